@@ -212,10 +212,17 @@ DONE:
         (["--hazard", "never-written=note", "--strict"], 0, ""),
         (["--hazard", "never-written=loud"], 2, "a severity is one of error, warning, note, off"),
         (["--hazard", "nonsense=off"], 2, "no such hazard"),
+        (["--hazard", "never-writen=off"], 2, "Did you mean never written?"),
+        (["--suppress", "known.txt"], 0, ""),
+        (["--suppress", "known.txt", "--hazard", "never-written at 18=error"], 1, "was never written"),
+        (["--suppress", "nowhere.txt"], 2, "nowhere.txt cannot be read"),
+        (["--suppress", "kernel.ptx"], 2, "kernel.ptx, line 2: "),
         (["--hazard", "deadlock=off"], 2, "a launch cannot continue after it"),
     ],
 )
 def test_emulate__takes_severities(capsys, options, status, where):
+    with open("known.txt", "w", encoding="utf-8") as file:
+        file.write("never written = off  # the kernel adds nothing to it\n")
     found, out, err = run(capsys, UNWRITTEN, "--arg", "out:c.npy:f32:50", *options)
     assert found == status
     assert where in err

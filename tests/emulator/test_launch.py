@@ -414,7 +414,7 @@ def test_launch__names_ranges_of_shared_memory_in_reports():
         ({"processes": "all"}, r"processes is a number of at least 1, not 'all'"),
         ({"recorder": 5}, r"recorder is a cutecourse.trace.Recorder, not 5"),
         ({"arithmetic": []}, r"arithmetic=\[\] is no GPU"),
-        ({"hazards": {"rases": "off"}}, r"no such hazard; there are deadlock, "),
+        ({"hazards": {"rases": "off"}}, r"no such hazard. Did you mean race\?"),
         ({"hazards": {"race": "loud"}}, r"a severity is one of error, warning, note, off"),
     ],
 )

@@ -26,8 +26,9 @@ from cutecourse.analysis import InputError, find_entry, parameters
 from cutecourse.analysis import arguments as words
 from cutecourse.analysis.arguments import Arguments, check_writable
 from cutecourse.cli._events import WHAT_FILTERS, event_filter, new_recorder, print_events
-from cutecourse.cli._files import read_ptx
-from cutecourse.emulator import HAZARDS, EmulatorError, LaunchResult, explore, launch
+from cutecourse.cli._files import read_ptx, read_text
+from cutecourse.emulator import EmulatorError, LaunchResult, explore, launch
+from cutecourse.emulator.core.hazards import read_severities
 from cutecourse.emulator.errors import BudgetExceeded, LaunchError, UnsupportedInstruction
 from cutecourse.emulator.launch import DEFAULT_BUDGET
 from cutecourse.emulator.numbers.tensor_core_sums import DEFAULT_ARITHMETIC, TENSOR_CORES
@@ -95,8 +96,13 @@ def register(subparsers: Any) -> None:
         default=[],
         type=_hazard,
         metavar="NAME=SEVERITY",
-        help="how severe a hazard is: error, warning, note or off; NAME as reports and the course's table of "
-        "hazards have it, with spaces or hyphens",
+        help="how severe a hazard is: error, warning, note or off; NAME as reports have it, with spaces or "
+        "hyphens, also for one line or kernel: 'race at gemm.cu:64 in gemm=off'",
+    )
+    parser.add_argument(
+        "--suppress",
+        metavar="FILE",
+        help="a text with one such NAME=SEVERITY a line, and comments after #; --hazard holds before it",
     )
     parser.add_argument("--strict", action="store_true", help="exit with 1 if there is a warning")
     parser.add_argument(
@@ -133,8 +139,7 @@ def _hazard(text: str) -> tuple[str, str]:
     name, equals, severity = text.rpartition("=")
     if not equals:
         raise argparse.ArgumentTypeError(f"{text!r} is not NAME=SEVERITY such as race=warning")
-    spaced = name.replace("-", " ")
-    return spaced if spaced in HAZARDS else name, severity
+    return name.strip(), severity.strip()
 
 
 def _run(arguments: argparse.Namespace) -> int:
@@ -235,8 +240,19 @@ def _options(arguments: argparse.Namespace, entry: Function, values: Sequence[An
         "args": values,
         "max_instructions": arguments.budget,
         "arithmetic": arguments.arithmetic,
-        "hazards": dict(arguments.hazard),
+        "hazards": _hazards(arguments),
     }
+
+
+def _hazards(arguments: argparse.Namespace) -> dict[str, str]:
+    """The severities of the file and then of the options, later ones last."""
+    chosen = {}
+    if arguments.suppress is not None:
+        chosen = read_severities(read_text(arguments.suppress), f"{arguments.suppress}, line")
+    for name, severity in arguments.hazard:
+        chosen.pop(name, None)
+        chosen[name] = severity
+    return chosen
 
 
 def _summary(result: LaunchResult) -> str:

@@ -122,7 +122,8 @@ def launch(
     `arithmetic` names the GPU whose tensor cores' sums mma.sync reproduces (see
     emulator.numbers.tensor_core_sums); the PTX's target does not choose it. `recorder` gets the events of
     barriers, waits and asynchronous copies; it keeps copies of the arrays, for the trace's snapshots.
-    `hazards` gives some of `HAZARDS`, by name, another severity: "error", "warning", "note" or "off". `names`
+    `hazards` gives some of `HAZARDS`, by name, another severity: "error", "warning", "note" or "off"; for one
+    line or kernel with words such as "race at gemm.cu:64 in gemm" (emulator.core.hazards). `names`
     gives names to ranges (offset, bytes) of shared memory, for reports and events, such as
     {"full": (98304, 24)}. `accesses` collects the address of each lane in each load, store and atomic
     operation, for cutecourse.memory_report to count.
@@ -149,7 +150,7 @@ def launch(
         _check_launch(module, function, shape, threads, clusters)
         _check_numbers(seed, max_instructions, dynamic_smem, 1 if processes is None else processes)
         _check_kinds(hazards, names, recorder, accesses, arithmetic)
-        chosen = severities(hazards)
+        chosen = severities(hazards, function.name)
         if recorder is not None:
             recording = Recording(recorder)
             observers.append(lambda cohort: recording)

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from cutecourse.dtypes import decode
-from cutecourse.emulator import HAZARDS, EmulatorError, LaunchResult, explore, launch
-from cutecourse.emulator.core.hazards import Note
+from cutecourse.emulator import EmulatorError, LaunchResult, explore, launch
+from cutecourse.emulator.core.hazards import Note, read_severities
 from cutecourse.emulator.errors import LaunchError
 from cutecourse.memory_report import MemoryReport, memory_report
 from cutecourse.playground.arguments import Array, FormError, extents, make_arguments, whole
@@ -140,18 +140,10 @@ def _form(text: str, entry: str | None) -> dict[str, Any]:
 
 
 def _hazards(text: str) -> dict[str, str]:
-    chosen = {}
-    for word in text.replace("\n", ",").split(","):
-        if not word.strip():
-            continue
-        name, equals, severity = (part.strip() for part in word.partition("="))
-        if not equals or name not in HAZARDS:
-            known = ", ".join(HAZARDS)
-            raise FormError(
-                "hazards", f"{word.strip()!r} is not HAZARD = SEVERITY with one of these hazards: {known}"
-            )
-        chosen[name] = severity
-    return chosen
+    try:
+        return read_severities(text.replace(",", "\n"))
+    except LaunchError as error:
+        raise FormError("hazards", error.problem) from None
 
 
 _PARAMETER = re.compile(r"parameter (\S+) \(")

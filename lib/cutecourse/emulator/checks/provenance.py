@@ -59,7 +59,7 @@ def provenance_of(cohort: Cohort) -> Provenance | None:
     """A cohort's tags and owners; None if no instruction or no hazard needs them."""
     machine = cohort.machine
     asked = machine.program.own(_loads) or machine.program.own(_multiplies)
-    if not asked or all(machine.severities[name] == "off" for name in _CHECKS):
+    if not asked or all(machine.severities.is_off(name) for name in _CHECKS):
         return None
     return cohort.own(Provenance)
 

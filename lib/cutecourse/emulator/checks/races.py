@@ -68,7 +68,7 @@ def look_for_races(cohort: Cohort) -> Races | None:
     possible = plan.asynchronous or (plan.by_threads and not alone)
     if not machine.program.shared_bytes or not possible:
         return None
-    if all(machine.severities[name] == "off" for name in _HAZARDS):
+    if all(machine.severities.is_off(name) for name in _HAZARDS):
         return None
     return Races(cohort, plan)
 
@@ -155,7 +155,7 @@ class Races(Observer):
         maker, tag = clock.made
         if tag < int(self.clocks.known[warp, barrier.cluster, maker]):
             clock.heard.add(warp)
-        elif self.cohort.machine.severities["race"] == "error":
+        elif self.cohort.machine.severity("race", origin.site.line, tag & self.clocks.line_mask) == "error":
             raise origin.error(
                 NoBarrierError,
                 f"{barrier.where()} is used, but nothing orders this use after its mbarrier.init at line"

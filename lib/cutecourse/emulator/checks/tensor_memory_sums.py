@@ -32,7 +32,7 @@ _CHECKS = ("sum never read", "sum read in another type")
 def follow_sums(cohort: Cohort) -> SumChecks | None:
     """Make the observer of a cohort's sums; None without tcgen05.ld, or if the launch wants no report."""
     machine = cohort.machine
-    if all(machine.severities[name] == "off" for name in _CHECKS):
+    if all(machine.severities.is_off(name) for name in _CHECKS):
         return None
     reads = any(facts.pipe is Pipe.TENSOR_LOADS for _, facts in machine.program.stated)
     return SumChecks() if reads else None

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from cutecourse.emulator.core.hazards import Note
+from cutecourse.emulator.core.hazards import Note, Severities
 from cutecourse.emulator.core.kinds import WARP_SIZE
 from cutecourse.emulator.core.memory import PARAM_WINDOW, Memory
 from cutecourse.emulator.core.observer import Observer
@@ -80,7 +80,7 @@ class Machine(Owner):
     seed: int
     arithmetic: str
     """The GPU whose tensor cores' sums mma.sync reproduces."""
-    severities: dict[str, str]
+    severities: Severities
     """The severity of each hazard in this launch (emulator.core.hazards)."""
     observers: list[Callable[[Any], Observer | None]]
     """Functions that make an observer for a new cohort, or None if they have nothing to observe."""
@@ -117,6 +117,10 @@ class Machine(Owner):
                 raise LaunchError(problem, line=placed.variable.line) from None
             data[: len(placed.initial)] = np.frombuffer(placed.initial, dtype=np.uint8)
             self.memory.put(name, space, placed.address, data, writable=space == "global")
+
+    def severity(self, hazard: str, *lines: int | None) -> str:
+        """A hazard's severity in this launch at the PTX lines that its report names."""
+        return self.severities.at(hazard, self.program.module, *lines)
 
     def begin_part(self, number: int) -> None:
         """Begin a part of the grid as if it were a launch of its own, independent of the other parts."""

@@ -29,7 +29,7 @@ def report(
     Errors: the hazard's own.
     """
     site, bundle = origin.site, origin.bundle
-    severity = bundle.machine.severities[hazard]
+    severity = bundle.machine.severity(hazard, site.line, other_line)
     if severity == "off":
         return
     if severity == "error":
