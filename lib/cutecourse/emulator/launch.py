@@ -37,6 +37,7 @@ from cutecourse.emulator.numbers.tensor_core_sums import DEFAULT_ARITHMETIC, TEN
 from cutecourse.emulator.recording.events import Recording
 from cutecourse.emulator.recording.memory_events import AccessLogging, MemoryRecording
 from cutecourse.emulator.recording.replay import record
+from cutecourse.errors import CourseError
 from cutecourse.ptx.checked import CheckedModule
 from cutecourse.ptx.checks import read_module
 from cutecourse.ptx.scopes import type_bits
@@ -130,7 +131,8 @@ def launch(
     cannot learn from each other and nothing is recorded; the default is one for each core. The results are
     the same.
 
-    Raises PtxError for a malformed text, and EmulatorError for every mistake of the launch or the kernel.
+    Raises PtxError for a malformed text, and EmulatorError for every mistake of the launch or the kernel. A
+    KeyboardInterrupt gets a note of the lines that ran most often.
     """
     checked = ptx if isinstance(ptx, CheckedModule) else read_module(ptx)
     module = checked.module
@@ -206,6 +208,9 @@ def launch(
         if recorder is not None:
             recorder.ended(f"{type(error).__name__}: {error.problem}")
             error.trace = recorder.trace()
+        raise
+    except (CourseError, KeyboardInterrupt) as stopped:
+        stopped.add_note(stuck.hottest(program, scheduler.block_runs))
         raise
     finally:
         scheduler.close()
