@@ -47,7 +47,7 @@ from cutecourse.trace import AccessLog, Recorder
 if TYPE_CHECKING:
     from cutecourse.emulator.core.hazards import Note
 
-__all__ = ["DEFAULT_BUDGET", "LaunchResult", "launch"]
+__all__ = ["DEFAULT_BUDGET", "LaunchResult", "launch", "shared_limit_bytes"]
 
 DEFAULT_BUDGET = 20_000_000
 """A launch that issues more instructions, counted once for a bundle of warps, is considered endless."""
@@ -116,9 +116,11 @@ def launch(
     """Run a kernel from its PTX text, or the module that was read from it, on this machine's CPU.
 
     NumPy arrays among `args` are pointers: the kernel works on their memory in place. A `TensorMap` is a
-    parameter of 128 bytes, and its array is worked on in place too. Other arguments are scalars of the
+    parameter of 128 bytes, or for a pointer 128 bytes of global memory; its array is worked on in place too.
+    Other arguments are scalars of the
     parameter's declared type; a tuple fills a parameter declared as an array of bytes, field by field, and
     a field may be a `TensorMap` as well.
+    `entry` is a kernel's name, or a part of it that no other kernel's name has.
     `seed` chooses the order in which blocks and warps run. `dynamic_smem` is in bytes.
     `arithmetic` names the GPU whose tensor cores' sums mma.sync reproduces (see
     emulator.numbers.tensor_core_sums); the PTX's target does not choose it. `recorder` gets the events of
@@ -260,11 +262,15 @@ def _entry(module: Module, name: object) -> Function:
         if len(entries) != 1:
             raise LaunchError(f"the module has {len(entries)} entries. Say which with entry=: {known}")
         name = next(iter(entries))
-    if not isinstance(name, str) or name not in entries:
+    found = module.entries_named(name) if isinstance(name, str) else []
+    if not found:
         raise LaunchError(f"the module has no entry {name!r}; its entries: {known}")
-    if entries[name].body is None:
-        raise LaunchError(f"entry {name} is declared but has no body", line=entries[name].line)
-    return entries[name]
+    if len(found) > 1:
+        several = ", ".join(one.name for one in found)
+        raise LaunchError(f"{len(found)} entries have {name!r} in their names: {several}")
+    if found[0].body is None:
+        raise LaunchError(f"entry {name} is declared but has no body", line=found[0].line)
+    return found[0]
 
 
 def _extents(what: str, value: int | Sequence[int], limits: tuple[int, int, int]) -> tuple[int, int, int]:
@@ -364,6 +370,11 @@ def _check_launch(
         raise LaunchError(f"a block of {block} is larger than the kernel's .maxntid {most}")
 
 
+def shared_limit_bytes(module: Module) -> int:
+    """The shared memory that a CTA may have on the text's target, in bytes."""
+    return _SHARED_LIMIT_KIB.get(_capability(module), 227) << 10
+
+
 def _check_shared(machine: Machine) -> None:
     module, placement = machine.program.module, machine.program.placement
     if placement.shared_static > _STATIC_LIMIT:
@@ -371,7 +382,7 @@ def _check_shared(machine: Machine) -> None:
             f"{placement.shared_static} bytes of static shared memory are too many: at most {_STATIC_LIMIT}"
             " are possible"
         )
-    limit = _SHARED_LIMIT_KIB.get(_capability(module), 227) << 10
+    limit = shared_limit_bytes(module)
     if placement.shared_bytes > limit:
         raise LaunchError(
             f"{placement.shared_bytes} bytes of shared memory ({placement.shared_static} static,"
@@ -433,6 +444,11 @@ class _Pointers:
         self.tensor_maps[bound.token] = bound
         return bound.token
 
+    def behind(self, tensor_map: TensorMap, parameter: str) -> int:
+        """The address of a tensor map in global memory."""
+        data = np.frombuffer(self.token(tensor_map, parameter), np.uint8).copy()
+        return self.memory.allocate(f"tensor map of {parameter}", data).base
+
     def address(self, array: NDArray[Any]) -> int:
         if array.dtype.hasobject:
             raise LaunchError("an array of Python objects cannot be a kernel's memory")
@@ -465,10 +481,12 @@ def _encode(parameter: Variable, size: int, argument: Any, pointers: _Pointers) 
             raise LaunchError("an array is a pointer of 8 bytes, but the parameter is not one")
         return pointers.address(argument).to_bytes(8, "little")
     if isinstance(argument, TensorMap):
+        if size == 8 and not parameter.dims and parameter.type[0] != "f":
+            return pointers.behind(argument, parameter.name).to_bytes(8, "little")
         if size != TOKEN_BYTES or alignment_of(parameter) < 64:
             raise LaunchError(
                 f"a tensor map is a parameter of {TOKEN_BYTES} bytes aligned to 64, as"
-                f" '.param .align 64 .b8 name[{TOKEN_BYTES}]'"
+                f" '.param .align 64 .b8 name[{TOKEN_BYTES}]', or a pointer to such bytes"
             )
         return pointers.token(argument, parameter.name)
     if parameter.dims:
