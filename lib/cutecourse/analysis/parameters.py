@@ -66,6 +66,8 @@ class Parameter:
     writes     True if one of them writes it.
     used_by    of a scalar: the instructions that compute with it, each with its line.
     in_address True if an address is computed from a scalar.
+    is_struct  True if it is declared as an array of bytes.
+    fields     the offsets in bytes that the kernel loads, and as which type.
     """
 
     name: str
@@ -79,6 +81,8 @@ class Parameter:
     writes: bool = False
     used_by: tuple[Instruction, ...] = ()
     in_address: bool = False
+    is_struct: bool = False
+    fields: tuple[tuple[int, str], ...] = ()
 
 
 def parameters(flat: FlatFunction) -> list[Parameter]:
@@ -134,6 +138,8 @@ def _parameter(variable: Variable, uses: _Uses) -> Parameter:
         writes,
         used_by,
         role == "scalar" and variable.name in uses.in_addresses,
+        bool(variable.dims),
+        tuple(sorted(uses.fields.get(variable.name, {}).items())),
     )
 
 
