@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 
@@ -85,7 +86,19 @@ WAIT:
 }
 """
 )
-ENDLESS = HEAD + ".visible .entry endless() { L: bra L; }"
+ENDLESS = (
+    HEAD
+    + """
+.visible .entry endless()
+{
+    .reg .b32 %n;
+L:
+    add.u32 %n, %n, 1;
+    bra L;
+}
+"""
+)
+HOTTEST = re.compile(r"\n    line \d+, \d{4,} times: add.u32 %n, %n, 1;")
 
 
 @pytest.fixture(autouse=True)
@@ -399,6 +412,22 @@ def test_emulate__stops_after_a_time(capsys):
     status, out, err = run(capsys, ENDLESS, "--block", "32", "--timeout", "0.2")
     assert (status, out) == (3, "")
     assert "did not end within 0.2 seconds. See --timeout" in err
+    assert HOTTEST.search(err)
+
+
+def test_emulate__says_after_an_interrupt_where_the_kernel_was(tmp_path):
+    """In a process of its own, which gets Ctrl-C's signal while the kernel runs."""
+    (tmp_path / "kernel.ptx").write_text(ENDLESS)
+    code = (
+        "import os, signal, sys, threading; from cutecourse.cli import emulate, main;"
+        "threading.Timer(1, os.kill, (os.getpid(), signal.SIGINT)).start(); sys.exit(main(sys.argv[1:]))"
+    )
+    command = [sys.executable, "-c", code, "emulate", "kernel.ptx", "--block", "32"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=60, check=False)
+    assert (done.returncode, done.stdout) == (130, "")
+    assert done.stderr.startswith("cutecourse: interrupted\n  These lines ran most often:")
+    assert HOTTEST.search(done.stderr)
+    assert "Traceback" not in done.stderr
 
 
 @pytest.mark.parametrize(

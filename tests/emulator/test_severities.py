@@ -86,9 +86,7 @@ def test_severities__say_what_the_words_lack(words: str, message: str) -> None:
 
 
 def test_read_severities__reads_a_file() -> None:
-    text = (
-        "# known\n\nrace at gemm.cu:32 = off #\nrace at gemm.cu:32\nsum-read-in-another-type in k=note"
-    )
+    text = "# known\n\nrace at gemm.cu:32 = off #\nrace at gemm.cu:32\nsum-read-in-another-type in k=note"
     assert read_severities(text) == {"race at gemm.cu:32": "note", "sum-read-in-another-type in k": "note"}
     assert notes(read_severities("race at gemm.cu:31")) == {"race": "note"}
 

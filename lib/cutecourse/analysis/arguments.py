@@ -6,7 +6,8 @@ inout:a.npy:b.npy        an array from the first file, saved in the second after
 out:c.npy:f32:128x128    zeros of that type and shape, saved after the kernel (bf16 as codes in uint16)
 zeros:f32:128x128        zeros that nobody saves
 map:a.json               a tensor map: the fields of cutecourse.tma.TensorMapEncoding, and "array": one of the
-                         arrays above, with its path as seen from where the command runs
+                         arrays above, with its path as seen from where the command runs; map:{...} has the
+                         fields in place of a file; for a pointer the map lies in global memory
 bytes:00ff10             a struct's bytes
 {in:a.npy,u32:5}         a struct's fields, each aligned to its size
 
@@ -145,14 +146,8 @@ class Arguments:
         return array
 
     def _map(self, path: str) -> Any:
-        try:
-            if Path(path).stat().st_size > _MAX_JSON_BYTES:
-                raise InputError(f"{path} is not a tensor map: it has more than {_MAX_JSON_BYTES} bytes")
-            given = json.loads(Path(path).read_text(encoding="utf-8"))
-        except OSError as error:
-            raise InputError(f"{path} cannot be read: {error.strerror}") from None
-        except (ValueError, RecursionError) as error:
-            raise InputError(f"{path} is not JSON: {error}") from None
+        given = _fields_of_map(path)
+        path = "the tensor map" if path.startswith("{") else path
         names = [one.name for one in fields(TensorMapEncoding)]
         needed = ["array", *names[:4]]
         if not isinstance(given, dict) or not all(name in given for name in needed):
@@ -170,6 +165,20 @@ class Arguments:
             return emulator_tensor_map(encoding, array, name=given.get("name"))
         except (CourseError, TypeError, ValueError, OverflowError) as error:
             raise InputError(f"{path}: {error}") from None
+
+
+def _fields_of_map(text: str) -> Any:
+    """A tensor map's fields from a JSON file, or from the JSON text itself. Errors: InputError."""
+    try:
+        if text.startswith("{"):
+            return json.loads(text)
+        if Path(text).stat().st_size > _MAX_JSON_BYTES:
+            raise InputError(f"{text} is not a tensor map: it has more than {_MAX_JSON_BYTES} bytes")
+        return json.loads(Path(text).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(f"{text} cannot be read: {error.strerror}") from None
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{text} is not JSON: {error}") from None
 
 
 def check_writable(path: str) -> None:

@@ -20,14 +20,18 @@ from cutecourse.emulator.core.decode import decode
 from cutecourse.emulator.core.placement import Placement
 from cutecourse.emulator.core.registry import facts_of, lookup
 from cutecourse.emulator.errors import EmulatorError
+from cutecourse.emulator.launch import shared_limit_bytes
 from cutecourse.ptx import CheckedModule, Function, Instruction, Module, read_module
 from cutecourse.ptx.scopes import FlatFunction
-from cutecourse.ptx.sources import source_at
+from cutecourse.ptx.sources import line_in_words, source_at
 from cutecourse.ptx.syntax import Block, Name, Operand, RegisterDeclaration
 
 __all__ = ["explain", "report"]
 
 _SHOWN_NAME = 64
+_SHOWN_USES = 3
+_THREADS = 128
+"""The threads of a CTA in the command line, where the text does not say how many."""
 _MATRIX_FORMATS = {"sm_90 matrix": SMEM_SM90, "sm_100 matrix": SMEM_SM100}
 
 
@@ -61,8 +65,11 @@ def explain(text: str, entry: str | None = None, *, file: str = "kernel.ptx") ->
                 "role": p.role,
                 "give": p.give,
                 "accesses": list(p.accesses),
+                "template": p.template,
                 "reads": p.reads,
                 "writes": p.writes,
+                "used_by": [_at_line(module, one) for one in p.used_by],
+                "in_address": p.in_address,
             }
             for p in wanted
         ],
@@ -71,6 +78,10 @@ def explain(text: str, entry: str | None = None, *, file: str = "kernel.ptx") ->
         "refused": faults,
         "needs": _needs(module, function, flats, wanted, file),
     }
+
+
+def _at_line(module: Module, one: Instruction) -> str:
+    return f"{one.name} at line {line_in_words(module, one.line)}"
 
 
 # --- what the text declares --------------------------------------------------------------------------------
@@ -122,15 +133,16 @@ def _needs(
         v.space == "shared" and "extern" in v.linkage
         for v in (*module.variables, *(v for flat in flats.values() for v in flat.variables))
     )
+    in_cluster = pairs or any(_of_a_cluster(instruction) for instruction in used)
+    shape = list(cluster or [2 if pairs else 1])
     words = ["cutecourse", "emulate", file]
     words += ["--entry", entry.name] if len(module.entries) > 1 else []
-    words += ["--grid", "X,Y,Z"]
-    words += [] if block else ["--block", "THREADS"]
-    in_cluster = pairs or any(_of_a_cluster(instruction) for instruction in used)
-    words += ["--cluster", "X,Y,Z"] if in_cluster and not cluster else []
-    words += ["--smem", "BYTES"] if dynamic else []
+    words += ["--grid", ",".join(map(str, shape))]
+    words += [] if block else ["--block", ",".join(map(str, entry.directive("maxntid") or [_THREADS]))]
+    words += ["--cluster", str(shape[0])] if in_cluster and not cluster else []
+    words += ["--smem", str(_room(module, entry, flats))] if dynamic else []
     for parameter in wanted:
-        words += ["--arg", parameter.give.partition(" or ")[0]]
+        words += ["--arg", parameter.template]
     return {
         "block": list(block) if block else None,
         "cluster": list(cluster) if cluster else None,
@@ -139,6 +151,11 @@ def _needs(
         "dynamic_shared_memory": dynamic,
         "command": shlex.join(words),
     }
+
+
+def _room(module: Module, entry: Function, flats: dict[str, FlatFunction]) -> int:
+    """The dynamic shared memory that fits beside the static one, in bytes."""
+    return max(0, shared_limit_bytes(module) - Placement(module, entry, flats, 0).shared_bytes)
 
 
 def _of_a_cluster(instruction: Instruction) -> bool:
@@ -237,10 +254,7 @@ def report(found: dict[str, Any]) -> str:
         "",
         "Parameters" if found["parameters"] else "No parameters",
     ]
-    lines += [
-        f"  {p['name']:<{_width(found['parameters'], 'name')}}  {p['declared']}  {p['role']}"
-        for p in found["parameters"]
-    ]
+    lines += _parameter_lines(found["parameters"])
     lines += ["", *_site_lines(found["sites"])]
     if found["refused"]:
         lines += ["", "The emulator refuses"]
@@ -248,6 +262,16 @@ def report(found: dict[str, Any]) -> str:
     else:
         lines += ["", "The emulator knows every instruction."]
     return "\n".join([*lines, "", "To run it", *_need_lines(found)])
+
+
+def _parameter_lines(rows: list[dict[str, Any]]) -> Iterator[str]:
+    width = _width(rows, "name")
+    for row in rows:
+        uses = list(row["used_by"][:_SHOWN_USES])
+        uses += [f"{len(row['used_by']) - _SHOWN_USES} more"] if len(row["used_by"]) > _SHOWN_USES else []
+        uses += ["an address is computed from it"] if row["in_address"] else []
+        what = f"{row['role']}: {', '.join(uses)}" if uses else row["role"]
+        yield f"  {row['name']:<{width}}  {row['declared']}  {what}"
 
 
 def _declared(found: dict[str, Any]) -> Iterator[str]:
@@ -298,13 +322,23 @@ def _descriptor_line(part: dict[str, Any]) -> str:
 
 def _need_lines(found: dict[str, Any]) -> Iterator[str]:
     needs = found["needs"]
-    if needs["pairs_of_ctas"] and not needs["cluster"]:
-        yield "  CTAs in pairs (cta_group::2): an even number of CTAs in a cluster; the text gives no shape"
-    elif needs["cluster_instructions"] and not needs["cluster"]:
-        yield "  it asks about its cluster; the text does not give its shape"
-    if needs["dynamic_shared_memory"]:
-        yield "  dynamic shared memory; the text does not say how many bytes"
     yield f"  {needs['command']}"
+    yield "  This line runs as it is. Change in it what the text does not say:"
+    if needs["pairs_of_ctas"] and not needs["cluster"]:
+        yield "  --grid, --cluster: CTAs in pairs (cta_group::2), so an even number of CTAs in a cluster"
+    elif needs["cluster_instructions"] and not needs["cluster"]:
+        yield "  --grid, --cluster: it asks about its cluster"
+    else:
+        yield f"  --grid{'' if needs['block'] else ', --block'}"
+    if needs["dynamic_shared_memory"]:
+        yield "  --smem: here all that a CTA may have"
+    roles = [p["role"] for p in found["parameters"]]
+    if "pointer" in roles or "struct" in roles:
+        yield "  in:FILE.npy for zeros:TYPE:SHAPE gives an array of yours; out: saves one after the kernel"
+    if any("tensor map" in role for role in roles):
+        yield "  map:FILE.json, or the map's fields: its array, element type, dims, strides and box"
+    if any(role.startswith("scalar") for role in roles):
+        yield "  the numbers"
 
 
 def _width(rows: list[dict[str, Any]], key: str) -> int:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from math import prod
 
 from cutecourse.analysis.errors import InputError
+from cutecourse.emulator.core.facts import IntegerOperation
 from cutecourse.emulator.core.registry import facts_of
 from cutecourse.ptx.checks import names, registers
 from cutecourse.ptx.scopes import FlatFunction, Register, Scope, type_bits
@@ -14,7 +18,9 @@ from cutecourse.ptx.syntax import (
     Function,
     Instruction,
     Module,
+    Name,
     Variable,
+    Vector,
 )
 
 __all__ = [
@@ -24,29 +30,44 @@ __all__ = [
     "parameters",
 ]
 
+_TEMPLATE_BYTES = 4 << 20
+"""The size of an array in a template: most kernels of one CTA stay inside."""
+
 
 def find_entry(module: Module, name: str | None) -> Function:
-    """The kernel that is meant. Errors: InputError, with the names that there are."""
-    entries = {found: entry for found, entry in module.entries.items() if entry.body is not None}
+    """Return the kernel of this name, or of which it is a part that no other kernel's name has.
+
+    Errors: InputError, with the names that there are.
+    """
+    entries = [found for found, entry in module.entries.items() if entry.body is not None]
     known = ", ".join(entries) or "none"
     if name is None:
         if len(entries) != 1:
             raise InputError(f"the text has {len(entries)} kernels. Say which is the entry: {known}")
-        name = next(iter(entries))
-    if name not in entries:
+        return module.entries[entries[0]]
+    fits = module.entries_named(name)
+    if not fits or fits[0].body is None:
         raise InputError(f"the text has no kernel {name!r}; it has: {known}")
-    return entries[name]
+    if len(fits) > 1:
+        several = ", ".join(one.name for one in fits)
+        raise InputError(f"{len(fits)} kernels have {name!r} in their names: {several}")
+    return fits[0]
 
 
 @dataclass(frozen=True)
 class Parameter:
     """One parameter of a kernel: how it is declared, and what the text uses it as.
 
-    role       "pointer", "tensor map", "scalar", "struct", or "unused": never read.
+    role       "pointer", "tensor map", "pointer to a tensor map", "scalar", "struct", or "..., never read".
     give       how the command line gives it, as `in:FILE.npy`.
+    template   words that give it and can be run as they are, such as `zeros:f32:1048576` or `u32:1`.
     accesses   of a pointer: the instructions that read or write its memory, such as "ld.global.f32".
     reads      True if one of them reads it for a register or another memory, or only names it.
     writes     True if one of them writes it.
+    used_by    of a scalar: the instructions that compute with it, each with its line.
+    in_address True if an address is computed from a scalar.
+    is_struct  True if it is declared as an array of bytes.
+    fields     the offsets in bytes that the kernel loads, and as which type.
     """
 
     name: str
@@ -54,9 +75,14 @@ class Parameter:
     bytes: int
     role: str
     give: str
+    template: str
     accesses: tuple[str, ...] = ()
     reads: bool = False
     writes: bool = False
+    used_by: tuple[Instruction, ...] = ()
+    in_address: bool = False
+    is_struct: bool = False
+    fields: tuple[tuple[int, str], ...] = ()
 
 
 def parameters(flat: FlatFunction) -> list[Parameter]:
@@ -65,33 +91,120 @@ def parameters(flat: FlatFunction) -> list[Parameter]:
     Simplified: a 64-bit value is a pointer where it, or what is computed of it, is converted to an address or
     stands in brackets; a parameter of 128 bytes aligned to 64 is taken for a tensor map.
     """
-    pointers = _pointers(flat)
-    read = _mentioned(flat)
-    return [_parameter(variable, pointers, read) for variable in flat.function.params]
+    uses = _Uses(flat)
+    return [_parameter(variable, uses) for variable in flat.function.params]
 
 
-def _parameter(variable: Variable, pointers: dict[str, dict[str, Instruction]], read: set[str]) -> Parameter:
+def _parameter(variable: Variable, uses: _Uses) -> Parameter:
     width = (type_bits(variable.type) or 8) // 8 * variable.vector
     size = width
     for extent in variable.dims:
         size *= extent or 1
     alignment = f".align {variable.alignment} " if variable.alignment and variable.dims else ""
     declared = f"{alignment}.{variable.type}" + "".join(f"[{extent}]" for extent in variable.dims)
-    is_pointer = variable.name in pointers or "ptr" in variable.attributes
-    if size == 128 and variable.dims and (variable.alignment or 1) >= 64:
-        role, give = "tensor map", "map:FILE.json"
-    elif is_pointer and size == 8:
-        role, give = "pointer", "in:FILE.npy or out:FILE.npy:TYPE:SHAPE"
-    elif variable.dims:
-        role, give = "struct", "{FIELD,FIELD,...} or bytes:HEX"
-    else:
-        role, give = "scalar", f"{variable.type}:VALUE"
-    if variable.name not in read:
-        role += ", never read"
-    accesses = pointers.get(variable.name, {})
+    name = variable.name.removeprefix(f"{uses.flat.function.name}_")
+    accesses = uses.pointers.get((variable.name, 0), {})
+    is_pointer = (variable.name, 0) in uses.pointers or "ptr" in variable.attributes
     found = [_reads_and_writes(one) for one in accesses.values()]
     reads, writes = any(reads for reads, _ in found), any(writes for _, writes in found)
-    return Parameter(variable.name, declared, size, role, give, tuple(accesses), reads, writes)
+    used_by: tuple[Instruction, ...] = ()
+    if size == 128 and variable.dims and (variable.alignment or 1) >= 64:
+        role, give = "tensor map", "map:FILE.json"
+        template = _map_template(accesses.values())
+    elif is_pointer and size == 8 and _rank_of_map(accesses.values()):
+        role, give = "pointer to a tensor map", "map:FILE.json"
+        template = _map_template(accesses.values())
+    elif is_pointer and size == 8 and not variable.dims:
+        role, give = "pointer", "in:FILE.npy or out:FILE.npy:TYPE:SHAPE"
+        template = _array_template(name, accesses, writes)
+    elif variable.dims:
+        role, give = "struct", "{FIELD,FIELD,...} or bytes:HEX"
+        template = _struct_template(name, variable.name, size, uses)
+    else:
+        role, give = "scalar", f"{variable.type}:VALUE"
+        template = f"{variable.type}:1"
+        used_by = tuple(uses.computing.get(variable.name, {}).values())
+    if variable.name not in uses.mentioned:
+        role += ", never read"
+    return Parameter(
+        variable.name,
+        declared,
+        size,
+        role,
+        give,
+        template,
+        tuple(accesses),
+        reads,
+        writes,
+        used_by,
+        role == "scalar" and variable.name in uses.in_addresses,
+        bool(variable.dims),
+        tuple(sorted(uses.fields.get(variable.name, {}).items())),
+    )
+
+
+# --- words that can be run as they are ----------------------------------------------------------------------
+
+
+def _element(names_of: Iterable[str]) -> str:
+    """The element type that most of these instructions name, as `dtype` knows it; u8 where none does."""
+    types: Counter[str] = Counter()
+    for name in names_of:
+        for word in reversed(name.split(".")):
+            bits = type_bits(word)
+            if bits in {8, 16, 32, 64}:
+                types[f"u{bits}" if word[0] == "b" and word != "bf16" else word] += 1
+                break
+            if word.endswith("x2") and type_bits(word.removesuffix("x2")) == 16:
+                types[word.removesuffix("x2")] += 1
+                break
+    return types.most_common(1)[0][0] if types else "u8"
+
+
+def _array_template(name: str, accesses: Iterable[str], writes: bool) -> str:
+    element = _element(accesses)
+    count = _TEMPLATE_BYTES * 8 // (type_bits(element) or 8)
+    return f"out:{name}.npy:{element}:{count}" if writes else f"zeros:{element}:{count}"
+
+
+def _rank_of_map(accesses: Iterable[Instruction]) -> int | None:
+    """The dimensions of the tensor map that one of these instructions uses, if one does."""
+    for one in accesses:
+        ranks = [int(word[0]) for word in one.modifiers if word in {"1d", "2d", "3d", "4d", "5d"}]
+        if ranks and facts_of(one).pipe is not None:
+            return ranks[0]
+    return None
+
+
+def _map_template(accesses: Iterable[Instruction]) -> str:
+    rank = _rank_of_map(accesses) or 2
+    dims = [64, 64, *[1] * 5][:rank]
+    strides = [2 * prod(dims[:axis]) for axis in range(1, rank)]
+    array = f"zeros:f16:{'x'.join(map(str, reversed(dims)))}"
+    fields = {"array": array, "dtype": "f16", "dims": dims, "strides_bytes": strides, "box": dims}
+    return f"map:{json.dumps(fields)}"
+
+
+def _struct_template(name: str, variable: str, size: int, uses: _Uses) -> str:
+    """A struct's fields as the kernel loads them, with bytes of 0 between; each pointer is an array."""
+    parts, end = [], 0
+    for offset, kind in sorted(uses.fields.get(variable, {}).items()):
+        n_bytes = (type_bits(kind) or 8) // 8
+        if offset < end or offset % n_bytes or offset + n_bytes > size:
+            continue
+        if offset > end:
+            parts.append(f"bytes:{'00' * (offset - end)}")
+        accesses = uses.pointers.get((variable, offset))
+        if accesses is None or n_bytes != 8:
+            parts.append(f"{kind}:1")
+        else:
+            writes = any(_reads_and_writes(one)[1] for one in accesses.values())
+            parts.append(_array_template(f"{name}_{offset}", accesses, writes))
+        end = offset + n_bytes
+    return "{" + ",".join(parts) + "}" if parts else f"bytes:{'00' * size}"
+
+
+# --- the text's use of parameters ---------------------------------------------------------------------------
 
 
 def _reads_and_writes(one: Instruction) -> tuple[bool, bool]:
@@ -106,62 +219,129 @@ def _reads_and_writes(one: Instruction) -> tuple[bool, bool]:
     return reads or not writes, writes
 
 
-def _mentioned(flat: FlatFunction) -> set[str]:
-    return {
-        name.text
-        for instruction in flat.instructions
-        for operand in instruction.operands
-        for name in names(operand)
-    }
+class _Uses:
+    """The use that a kernel's text makes of its parameters.
 
+    A value in a parameter is known by the parameter's name and its offset there, in bytes.
+    """
 
-def _pointers(flat: FlatFunction) -> dict[str, dict[str, Instruction]]:
-    """Parameters whose value ends up as an address, with the instructions that use it, by their names."""
-    params = {variable.name for variable in flat.function.params}
-    origin: dict[int, set[str]] = {}
-    for instruction, scope in _in_order(flat):
-        base = _base(instruction)
-        if base in params and facts_of(instruction).reads("param"):
-            for register in destinations(instruction, scope):
-                if register.bits == 64:
-                    origin.setdefault(register.index, set()).add(base)
-    found: dict[str, dict[str, Instruction]] = {}
-    changed = True
-    while changed:
-        changed = False
+    def __init__(self, flat: FlatFunction) -> None:
+        self.flat = flat
+        self.mentioned = {
+            name.text for one in flat.instructions for operand in one.operands for name in names(operand)
+        }
+        self.fields: dict[str, dict[int, str]] = {}
+        """For each parameter the offsets that are loaded, and as which type."""
+        self.pointers: dict[tuple[str, int], dict[str, Instruction]] = {}
+        """Values that end up as an address, with the instructions that use it, by their names."""
+        self.computing: dict[str, dict[str, Instruction]] = {}
+        """For each parameter the instructions that compute with its value, by their names."""
+        self.in_addresses: set[str] = set()
+        """Parameters from whose values addresses are computed, in whatever way."""
+        params = {variable.name: variable for variable in flat.function.params}
+        loaded: dict[int, set[tuple[str, int]]] = {}
         for instruction, scope in _in_order(flat):
-            sources: set[str] = set()
-            for operand in instruction.operands[1:]:
-                for register in registers(operand, scope):
-                    sources |= origin.get(register.index, set())
-            address = facts_of(instruction).address if sources else ""
-            if address == "converted":
-                found |= {name: {} for name in sources}
-            if address:
-                for register in destinations(instruction, scope):
-                    known = origin.setdefault(register.index, set())
-                    if register.bits == 64 and not sources <= known:
-                        known |= sources
-                        changed = True
-    for instruction, scope in _in_order(flat):
-        for operand in instruction.operands:
-            if isinstance(operand, Address) and operand.base is not None:
+            base, offset = _base(instruction)
+            if base not in params:
+                base = next((o.text for o in instruction.operands[1:] if isinstance(o, Name)), "")
+                if base not in params:
+                    continue
+            elif not facts_of(instruction).reads("param"):
+                continue
+            else:
+                self._note_fields(base, offset, instruction)
+            written = destinations(instruction, scope)
+            for place, register in enumerate(written):
+                loaded.setdefault(register.index, set()).add((base, offset + place * register.bits // 8))
+        self._find_pointers(loaded)
+        self._find_scalars(loaded)
+
+    def _note_fields(self, base: str, offset: int, instruction: Instruction) -> None:
+        kinds = [word for word in instruction.modifiers if type_bits(word) is not None]
+        count = len(instruction.operands[0].items) if isinstance(instruction.operands[0], Vector) else 1
+        for place in range(count if kinds else 0):
+            at = offset + place * (type_bits(kinds[-1]) or 8) // 8
+            self.fields.setdefault(base, {})[at] = kinds[-1]
+
+    def _find_pointers(self, loaded: dict[int, set[tuple[str, int]]]) -> None:
+        flat = self.flat
+        origin = {index: set(places) for index, places in loaded.items()}
+        changed = True
+        while changed:
+            changed = False
+            for instruction, scope in _in_order(flat):
+                sources = self._sources(instruction, scope, origin)
+                address = facts_of(instruction).address if sources else ""
+                if address == "converted":
+                    for place in sources:
+                        self.pointers.setdefault(place, {})
+                if address:
+                    for register in destinations(instruction, scope):
+                        known = origin.setdefault(register.index, set())
+                        if register.bits == 64 and not sources <= known:
+                            known |= sources
+                            changed = True
+        for instruction, scope in _in_order(flat):
+            for operand in instruction.operands:
+                if not isinstance(operand, Address) or operand.base is None:
+                    continue
                 symbol = scope.lookup(operand.base.text)
-                if isinstance(symbol, Register):
-                    for name in origin.get(symbol.index, ()):
-                        found.setdefault(name, {})[instruction.name] = instruction
-    return found
+                if isinstance(symbol, Register) and symbol.bits == 64:
+                    for place in origin.get(symbol.index, ()):
+                        self.pointers.setdefault(place, {})[instruction.name] = instruction
+                elif operand.coordinates and operand.base.text in self.mentioned:
+                    self.pointers.setdefault((operand.base.text, 0), {})[instruction.name] = instruction
+
+    def _find_scalars(self, loaded: dict[int, set[tuple[str, int]]]) -> None:
+        """Follow values through copies to what computes with them, and through everything to addresses."""
+        copies = {index: set(places) for index, places in loaded.items()}
+        derived = {index: set(places) for index, places in loaded.items()}
+        changed = True
+        while changed:
+            changed = False
+            for instruction, scope in _in_order(self.flat):
+                if any(use.reads for use in facts_of(instruction).uses):
+                    continue  # its result comes from memory
+                is_copy = facts_of(instruction).computes in {IntegerOperation.COPY, IntegerOperation.CONVERT}
+                for known, follows in ((copies, is_copy), (derived, True)):
+                    sources = self._sources(instruction, scope, known)
+                    if known is copies and sources and not is_copy:
+                        for name, _ in sources:
+                            self.computing.setdefault(name, {}).setdefault(instruction.name, instruction)
+                    for register in destinations(instruction, scope) if follows and sources else ():
+                        held = known.setdefault(register.index, set())
+                        if not sources <= held:
+                            held |= sources
+                            changed = True
+        for instruction, scope in _in_order(self.flat):
+            for operand in instruction.operands:
+                if isinstance(operand, Address) and operand.base is not None:
+                    symbol = scope.lookup(operand.base.text)
+                    if isinstance(symbol, Register):
+                        self.in_addresses |= {name for name, _ in derived.get(symbol.index, ())}
+
+    @staticmethod
+    def _sources(
+        instruction: Instruction, scope: Scope, known: dict[int, set[tuple[str, int]]]
+    ) -> set[tuple[str, int]]:
+        found: set[tuple[str, int]] = set()
+        has_result = bool(destinations(instruction, scope)) and facts_of(instruction).result
+        for operand in instruction.operands[1 if has_result else 0 :]:
+            for register in registers(operand, scope):
+                found |= known.get(register.index, set())
+        return found
 
 
 def _in_order(flat: FlatFunction) -> Iterator[tuple[Instruction, Scope]]:
     return zip(flat.instructions, flat.scopes, strict=True)
 
 
-def _base(instruction: Instruction) -> str:
+def _base(instruction: Instruction) -> tuple[str, int]:
+    """The name and the offset of an instruction's first address; an empty name if it has none."""
     for operand in instruction.operands:
         if isinstance(operand, Address) and operand.base is not None:
-            return operand.base.text
-    return ""
+            return operand.base.text, operand.offset
+    return "", 0
 
 
 def destinations(instruction: Instruction, scope: Scope) -> list[Register]:

@@ -10,11 +10,14 @@ from collections.abc import Sequence
 
 from cutecourse.errors import CourseError
 
-__all__ = ["main"]
+__all__ = ["INTERRUPTED", "main"]
+
+INTERRUPTED = 130
+"""The exit status after Ctrl-C, as shells have it: 128 and the signal's number."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line and return its exit status; an error meant for the reader is one line."""
+    """Run the command line and return its exit status; errors for the reader have no traceback."""
     parser = argparse.ArgumentParser(
         prog="cutecourse", description="CuTe Course: layouts, tensor cores and PTX, with or without a GPU."
     )
@@ -28,4 +31,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except CourseError as error:
         print(f"cutecourse: {error}", file=sys.stderr)
         return 1
+    except KeyboardInterrupt as interrupt:
+        print("\n  ".join(["cutecourse: interrupted", *getattr(interrupt, "__notes__", ())]), file=sys.stderr)
+        return INTERRUPTED
     return status

@@ -3,7 +3,8 @@
 Exit status: 0 the kernel ran to its end, with or without warnings; 1 it did something wrong, or --strict and
 there is a warning, or --explore and seeds end differently; 2 it was not run: the command line, a file, the
 text, an argument, the launch, or an instruction that the emulator does not have; 3 it was stopped at the
-limit of instructions, time or memory. Whatever is wrong is said once, on standard error, as are warnings.
+limit of instructions, time or memory; 130 Ctrl-C stopped it. Whatever is wrong is said once, on standard
+error, as are warnings.
 """
 
 from __future__ import annotations
@@ -158,7 +159,8 @@ _OPTIONS = {"max_instructions": "--budget", "dynamic_smem": "--smem"}
 
 
 def _say(error: CourseError, status: int) -> int:
-    named = re.sub(rf"\b({'|'.join(_OPTIONS)})\b", lambda found: _OPTIONS[found[0]], str(error))
+    problem = "\n  ".join([str(error), *getattr(error, "__notes__", ())])
+    named = re.sub(rf"\b({'|'.join(_OPTIONS)})\b", lambda found: _OPTIONS[found[0]], problem)
     print(f"cutecourse: {named}", file=sys.stderr)
     return status
 

@@ -37,6 +37,7 @@ from cutecourse.emulator.numbers.tensor_core_sums import DEFAULT_ARITHMETIC, TEN
 from cutecourse.emulator.recording.events import Recording
 from cutecourse.emulator.recording.memory_events import AccessLogging, MemoryRecording
 from cutecourse.emulator.recording.replay import record
+from cutecourse.errors import CourseError
 from cutecourse.ptx.checked import CheckedModule
 from cutecourse.ptx.checks import read_module
 from cutecourse.ptx.scopes import type_bits
@@ -46,7 +47,7 @@ from cutecourse.trace import AccessLog, Recorder
 if TYPE_CHECKING:
     from cutecourse.emulator.core.hazards import Note
 
-__all__ = ["DEFAULT_BUDGET", "LaunchResult", "launch"]
+__all__ = ["DEFAULT_BUDGET", "LaunchResult", "launch", "shared_limit_bytes"]
 
 DEFAULT_BUDGET = 20_000_000
 """A launch that issues more instructions, counted once for a bundle of warps, is considered endless."""
@@ -115,9 +116,11 @@ def launch(
     """Run a kernel from its PTX text, or the module that was read from it, on this machine's CPU.
 
     NumPy arrays among `args` are pointers: the kernel works on their memory in place. A `TensorMap` is a
-    parameter of 128 bytes, and its array is worked on in place too. Other arguments are scalars of the
+    parameter of 128 bytes, or for a pointer 128 bytes of global memory; its array is worked on in place too.
+    Other arguments are scalars of the
     parameter's declared type; a tuple fills a parameter declared as an array of bytes, field by field, and
     a field may be a `TensorMap` as well.
+    `entry` is a kernel's name, or a part of it that no other kernel's name has.
     `seed` chooses the order in which blocks and warps run. `dynamic_smem` is in bytes.
     `arithmetic` names the GPU whose tensor cores' sums mma.sync reproduces (see
     emulator.numbers.tensor_core_sums); the PTX's target does not choose it. `recorder` gets the events of
@@ -131,7 +134,8 @@ def launch(
     cannot learn from each other and nothing is recorded; the default is one for each core. The results are
     the same.
 
-    Raises PtxError for a malformed text, and EmulatorError for every mistake of the launch or the kernel.
+    Raises PtxError for a malformed text, and EmulatorError for every mistake of the launch or the kernel. A
+    KeyboardInterrupt gets a note of the lines that ran most often.
     """
     checked = ptx if isinstance(ptx, CheckedModule) else read_module(ptx)
     module = checked.module
@@ -208,6 +212,9 @@ def launch(
             recorder.ended(f"{type(error).__name__}: {error.problem}")
             error.trace = recorder.trace()
         raise
+    except (CourseError, KeyboardInterrupt) as stopped:
+        stopped.add_note(stuck.hottest(program, scheduler.block_runs))
+        raise
     finally:
         scheduler.close()
     if recorder is not None:
@@ -256,11 +263,15 @@ def _entry(module: Module, name: object) -> Function:
         if len(entries) != 1:
             raise LaunchError(f"the module has {len(entries)} entries. Say which with entry=: {known}")
         name = next(iter(entries))
-    if not isinstance(name, str) or name not in entries:
+    found = module.entries_named(name) if isinstance(name, str) else []
+    if not found:
         raise LaunchError(f"the module has no entry {name!r}; its entries: {known}")
-    if entries[name].body is None:
-        raise LaunchError(f"entry {name} is declared but has no body", line=entries[name].line)
-    return entries[name]
+    if len(found) > 1:
+        several = ", ".join(one.name for one in found)
+        raise LaunchError(f"{len(found)} entries have {name!r} in their names: {several}")
+    if found[0].body is None:
+        raise LaunchError(f"entry {name} is declared but has no body", line=found[0].line)
+    return found[0]
 
 
 def _extents(what: str, value: int | Sequence[int], limits: tuple[int, int, int]) -> tuple[int, int, int]:
@@ -360,6 +371,11 @@ def _check_launch(
         raise LaunchError(f"a block of {block} is larger than the kernel's .maxntid {most}")
 
 
+def shared_limit_bytes(module: Module) -> int:
+    """The shared memory that a CTA may have on the text's target, in bytes."""
+    return _SHARED_LIMIT_KIB.get(_capability(module), 227) << 10
+
+
 def _check_shared(machine: Machine) -> None:
     module, placement = machine.program.module, machine.program.placement
     if placement.shared_static > _STATIC_LIMIT:
@@ -367,7 +383,7 @@ def _check_shared(machine: Machine) -> None:
             f"{placement.shared_static} bytes of static shared memory are too many: at most {_STATIC_LIMIT}"
             " are possible"
         )
-    limit = _SHARED_LIMIT_KIB.get(_capability(module), 227) << 10
+    limit = shared_limit_bytes(module)
     if placement.shared_bytes > limit:
         raise LaunchError(
             f"{placement.shared_bytes} bytes of shared memory ({placement.shared_static} static,"
@@ -429,6 +445,11 @@ class _Pointers:
         self.tensor_maps[bound.token] = bound
         return bound.token
 
+    def behind(self, tensor_map: TensorMap, parameter: str) -> int:
+        """The address of a tensor map in global memory."""
+        data = np.frombuffer(self.token(tensor_map, parameter), np.uint8).copy()
+        return self.memory.allocate(f"tensor map of {parameter}", data).base
+
     def address(self, array: NDArray[Any]) -> int:
         if array.dtype.hasobject:
             raise LaunchError("an array of Python objects cannot be a kernel's memory")
@@ -461,10 +482,12 @@ def _encode(parameter: Variable, size: int, argument: Any, pointers: _Pointers) 
             raise LaunchError("an array is a pointer of 8 bytes, but the parameter is not one")
         return pointers.address(argument).to_bytes(8, "little")
     if isinstance(argument, TensorMap):
+        if size == 8 and not parameter.dims and parameter.type[0] != "f":
+            return pointers.behind(argument, parameter.name).to_bytes(8, "little")
         if size != TOKEN_BYTES or alignment_of(parameter) < 64:
             raise LaunchError(
                 f"a tensor map is a parameter of {TOKEN_BYTES} bytes aligned to 64, as"
-                f" '.param .align 64 .b8 name[{TOKEN_BYTES}]'"
+                f" '.param .align 64 .b8 name[{TOKEN_BYTES}]', or a pointer to such bytes"
             )
         return pointers.token(argument, parameter.name)
     if parameter.dims:

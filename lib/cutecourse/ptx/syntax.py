@@ -340,6 +340,12 @@ class Module:
         """The kernels by name, in the order of the text."""
         return {f.name: f for f in self.functions if f.kind == "entry"}
 
+    def entries_named(self, name: str) -> list[Function]:
+        """The kernel of this name, or else all kernels with a body whose names have it as a part."""
+        if name in self.entries:
+            return [self.entries[name]]
+        return [f for f in self.entries.values() if f.body is not None and name and name in f.name]
+
     @property
     def defined(self) -> dict[str, Function]:
         """All functions that have a body, by name."""

@@ -7,7 +7,7 @@ the report is as short as for one block.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING
@@ -35,36 +35,81 @@ from cutecourse.trace.words import in_runs, number
 if TYPE_CHECKING:
     from cutecourse.emulator.core.machine import Machine
     from cutecourse.emulator.core.origin import Origin
+    from cutecourse.emulator.core.program import Program
     from cutecourse.ptx.syntax import Instruction
 
-__all__ = ["over_budget", "stuck"]
+__all__ = ["hottest", "over_budget", "spinning", "stuck"]
 
 _ROWS, _TOLD, _DEEDS, _SITES = 8, 12, 4, 3
 """Limits of a report: groups of waits, lines about barriers, and for each barrier the kernel lines that have
 brought something, and those that could bring the rest."""
 _HOTTEST = 4
+_FIXED = {"local", "const", "param"}
+"""Memories that other threads cannot change."""
 Block = tuple[int, int, int]
 
 
 def over_budget(machine: Machine, runs: Mapping[int, int], budget: int) -> EmulatorError:
     """The error of a launch that has issued too many instructions; `runs` counts each basic block's."""
     program = machine.program
+    return program.error(
+        BudgetExceeded,
+        f"the kernel did not end within {budget} instructions. {hottest(program, runs)}\n"
+        "  Does a loop wait for something that never comes? If not, raise max_instructions.",
+        next((line for line, _ in _hottest(program, runs)), None),
+    )
+
+
+def hottest(program: Program, runs: Mapping[int, int]) -> str:
+    """Say which lines of a kernel ran most often; `runs` counts each basic block's."""
+    lines = "".join(
+        f"\n    line {line_in_words(program.module, line)}, {count} times: "
+        + program.module.line_text(line).strip()
+        for line, count in _hottest(program, runs)
+    )
+    return f"These lines ran most often:{lines}" if lines else "No line has run yet."
+
+
+def _hottest(program: Program, runs: Mapping[int, int]) -> list[tuple[int, int]]:
     hot: Counter[int] = Counter()
     for index, times in runs.items():
         for instruction in program.blocks[index].instructions:
             hot[instruction.line] += times
-    hottest = hot.most_common(_HOTTEST)
-    lines = "\n".join(
-        f"    line {line_in_words(program.module, line)}, {count} times: "
-        + program.module.line_text(line).strip()
-        for line, count in hottest
+    return hot.most_common(_HOTTEST)
+
+
+def spinning(
+    blocks: Sequence[int], machine: Machine, cohorts: Iterable[Cohort], runs: Mapping[int, int]
+) -> EmulatorError:
+    """The error of a launch whose warps only repeat these basic blocks, and nothing changes any more."""
+    program = machine.program
+    waits = [wait for cohort in cohorts for wait in _waits(cohort)]
+    spins = [wait for wait in waits if wait.reason is None]
+    ran = [one for index in blocks for one in program.blocks[index].instructions]
+    reads = dict.fromkeys(
+        one for one in ran if any(use.reads and use.space not in _FIXED for use in facts_of(one).uses)
     )
-    return machine.program.error(
-        BudgetExceeded,
-        f"the kernel did not end within {budget} instructions. These lines ran most often:\n{lines}\n"
-        "  Does a loop wait for something that never comes? If not, raise max_instructions.",
-        hottest[0][0] if hottest else None,
+    rows = [
+        f"    line {line_in_words(program.module, one.line)}: {program.module.line_text(one.line).strip()}"
+        for one in reads or dict.fromkeys(ran)
+    ]
+    left_out = [f"    and {number(len(rows) - _ROWS, 'line')} more"] if len(rows) > _ROWS else []
+    what = "  The loops read:" if reads else "  The loops read no memory. Their lines:"
+    history = _Histories(machine, runs, waits)
+    told = history.rows(dict.fromkeys(b for wait in waits for b in wait.barriers))
+    who = "a warp repeats a loop" if len(spins) == 1 else f"{len(spins)} warps repeat their loops"
+    problem = "\n".join(
+        [
+            f"{who}, and no warp will ever change what the loop asks for:",
+            *_rows(machine, [*spins, *(wait for wait in waits if wait not in spins)]),
+            what,
+            *rows[:_ROWS],
+            *left_out,
+            *told,
+        ]
     )
+    asks = next((one.line for one in reads), None)
+    return _error(DeadlockError, problem, spins[0], asks)
 
 
 def stuck(machine: Machine, cohorts: Iterable[Cohort], runs: Mapping[int, int]) -> EmulatorError:
@@ -131,7 +176,7 @@ class _Wait:
 
     def why(self) -> str:
         """Say what the warp is waiting for."""
-        return "could run" if self.reason is None else self.reason.describe(self.warp)
+        return "repeats a loop" if self.reason is None else self.reason.describe(self.warp)
 
 
 def _waits(cohort: Cohort) -> Iterator[_Wait]:
@@ -144,10 +189,10 @@ def _waits(cohort: Cohort) -> Iterator[_Wait]:
                 yield _Wait(bundle, split, warp, "" if active == live else f" lanes {in_runs(active)}")
 
 
-def _error(kind: type[EmulatorError], problem: str, wait: _Wait) -> EmulatorError:
+def _error(kind: type[EmulatorError], problem: str, wait: _Wait, line: int | None = None) -> EmulatorError:
     mask = wait.bundle.full if wait.split.mask is None else wait.split.mask
     lane = wait.warp * WARP_SIZE + int(np.flatnonzero(mask[wait.warp])[0])
-    return wait.bundle.error(kind, problem, wait.line, lane)
+    return wait.bundle.error(kind, problem, line or wait.line, lane)
 
 
 def _rows(machine: Machine, waits: list[_Wait]) -> list[str]:

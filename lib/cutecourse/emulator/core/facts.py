@@ -149,6 +149,8 @@ class Facts:
     bytes, or as a copy's data comes, past L1 or through it."""
     uncounted: str = ""
     """The name under which a memory report lists it if it uses memory in other ways than lane by lane."""
+    only_asks: bool = False
+    """True if it has a category but changes nothing, except for its result."""
     allocates: bool = False
     """True if it allocates tensor memory."""
     descriptors: tuple[DescriptorOperand, ...] = ()

@@ -6,7 +6,7 @@ width become one array of shape (slots, n_warps, 32). The array can be viewed as
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import repeat
 from typing import Any
 
@@ -82,6 +82,11 @@ class Rows(dict[str, list[NDArray[Any]]]):
         """All rows of a wider width, cut into parts: shape (slots, n, 32, parts of a row)."""
         held, dtype = self._storage[wide], KINDS[kind][1]
         return held.view(dtype).reshape(*held.shape, held.itemsize // dtype.itemsize)
+
+    @property
+    def storage(self) -> Iterable[NDArray[Any]]:
+        """The memory of all rows, one array for each width."""
+        return self._storage.values()
 
     def release(self) -> None:
         """Free the memory."""

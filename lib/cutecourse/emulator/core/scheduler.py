@@ -13,6 +13,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from math import prod
 from operator import length_hint
 from time import perf_counter
@@ -25,6 +26,7 @@ from cutecourse.emulator.core.bundle import WAIT, Bundle, Cohort, Split
 from cutecourse.emulator.core.independence import clusters_are_independent
 from cutecourse.emulator.core.machine import Machine
 from cutecourse.emulator.core.program import BasicBlock
+from cutecourse.emulator.core.spins import SpinWatch
 from cutecourse.emulator.core.waits import Sleepers
 from cutecourse.emulator.errors import EmulatorError
 
@@ -86,6 +88,7 @@ class Scheduler:
         """The grid's parts, as ranges of its clusters in the order in which they start."""
         self.alarm: tuple[float, Callable[[], None]] | None = None
         """A time, and a function to call once when that time has come."""
+        self._spins = SpinWatch(machine, self.cohorts, self.ready, self.block_runs)
 
     # --- the grid -----------------------------------------------------------------------------------------
 
@@ -103,6 +106,7 @@ class Scheduler:
         self._resident_warps = 0
         self.block_runs.clear()
         self.alarm = None
+        self._spins.stop()
         self.machine.forget_work()
         self.machine.notes.clear()
 
@@ -133,7 +137,7 @@ class Scheduler:
                 if not self.ready:
                     if not self.cohorts:
                         return
-                    self._let_time_pass()
+                    self._let_time_pass(self.explain.stuck)
                     continue
                 position = below(len(self.ready))
                 bundle = self.ready[position]
@@ -145,8 +149,12 @@ class Scheduler:
                         self._wake(bundle)
                     elif not bundle.splits:
                         self._ended(bundle)
+                if machine.issued > self._spins.next and self._spins.sees(bundle):
+                    if self._next_cluster == self._end_cluster:
+                        self._let_time_pass(partial(self.explain.spinning, self._spins.executed))
+                    self._spins.stop()
 
-    def _let_time_pass(self) -> None:
+    def _let_time_pass(self, explain: Callable[..., EmulatorError]) -> None:
         """When nothing else can go on, let waits with a time limit give up; if all just did, raise."""
         machine = self.machine
         if machine.changes != self._timed_out_at:
@@ -155,7 +163,7 @@ class Scheduler:
         sleepers = machine.own(Sleepers).all
         keys = {wait.key() for wait in sleepers}
         if keys <= self._timed_out:
-            raise self.explain.stuck(machine, self.cohorts, self.block_runs)
+            raise explain(machine, self.cohorts, self.block_runs)
         self._timed_out |= keys
         for wait in list(sleepers):
             wait.time_out()

@@ -43,7 +43,8 @@ _TENSOR_MAP_BYTES = 128
 
 @by_modifiers
 def _facts(one: Instruction) -> Facts:
-    return Facts(category="fence", publishes=True, fences_threads=_OF_THREADS.fullmatch(one.name) is not None)
+    of_threads = _OF_THREADS.fullmatch(one.name) is not None
+    return Facts(category="fence", only_asks=True, publishes=True, fences_threads=of_threads)
 
 
 @instruction("membar", "fence", facts=_facts)

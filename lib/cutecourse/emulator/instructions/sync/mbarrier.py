@@ -75,6 +75,7 @@ def _take_barriers(site: Site, index: int, *, cluster: bool = False, remote: str
 
 
 _OBJECT = Facts(category="barrier", uncounted="mbarrier", publishes=True)
+_QUESTION = replace(_OBJECT, only_asks=True)
 
 
 @by_modifiers
@@ -389,7 +390,7 @@ class _Look:
         return following if asleep is not split else WAIT
 
 
-@instruction("mbarrier.test_wait", control=True, facts=_OBJECT)
+@instruction("mbarrier.test_wait", control=True, facts=_QUESTION)
 def test_wait(site: Site) -> Step:
     """Test whether a phase of an mbarrier has completed.
 
@@ -422,7 +423,7 @@ def test_wait(site: Site) -> Step:
     return control
 
 
-@instruction("mbarrier.try_wait", control=True, facts=_OBJECT)
+@instruction("mbarrier.try_wait", control=True, facts=_QUESTION)
 def try_wait(site: Site) -> Step:
     """Test whether a phase of an mbarrier has completed, and wait for it for a limited time.
 
