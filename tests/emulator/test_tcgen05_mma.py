@@ -609,15 +609,12 @@ def test_mma__checks_where_d_lies():
 @pytest.mark.parametrize(
     "text",
     [
-        "tcgen05.mma.cta_group::1.kind::i8 [%d], %a, %b, %x, %q;\n",
         "tcgen05.mma.sp.cta_group::1.kind::f16 [%d], %a, %b, [%y], %x, %q;\n",
         "tcgen05.mma.ws.cta_group::1.kind::f16 [%d], %a, %b, %x, %q;\n",
         "tcgen05.mma.cta_group::1.kind::f16.ashift [%d], [%y], %b, %x, %q;\n",
-        "tcgen05.mma.cta_group::1.kind::f8f6f4 [%d], %a, %b, %x, %q;\n",
-        "tcgen05.mma.cta_group::1.kind::mxf8f6f4.block_scale [%d], %a, %b, %x, [%y], [%z], %q;\n",
         "tcgen05.shift.cta_group::1.down [%d];\n",
     ],
-    ids=["i8", "sp", "ws", "ashift", "f8f6f4", "block_scale", "shift"],
+    ids=["sp", "ws", "ashift", "shift"],
 )
 def test_other_forms__are_refused_by_name(text):
     with pytest.raises(UnsupportedInstruction, match="not supported yet"):

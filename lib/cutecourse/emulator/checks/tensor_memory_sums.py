@@ -24,7 +24,7 @@ from cutecourse.emulator.memory.tensor_memory import COLUMNS, LANES, TensorMemor
 
 __all__ = ["SumChecks", "follow_sums"]
 
-_TYPES = {"f32": 1, "f16": 2}
+_TYPES = {"f32": 1, "f16": 2, "s32": 4}
 _NAMES = {number: name for name, number in _TYPES.items()}
 _CHECKS = ("sum never read", "sum read in another type")
 
@@ -103,9 +103,12 @@ class SumChecks(Observer):
         """Note that sums are read, and check that they have the type that the load unpacks."""
         self.tensor_multiplied(memory, region)
         sums = self._of[memory]
-        wrong = _TYPES["f32" if packed else "f16"]
-        if sums.types & wrong and (sums.type[region.tracked] == wrong).any():
-            report("sum read in another type", partial(_loads, region, packed=packed), origin)
+        wrong = _TYPES["f32"] | _TYPES["s32"] if packed else _TYPES["f16"]
+        if sums.types & wrong:
+            held = sums.type[region.tracked]
+            other = held[held & wrong != 0]
+            if other.size:
+                report("sum read in another type", partial(_loads, region, _NAMES[int(other[0])]), origin)
 
     def tensor_stored(self, memory: TensorMemory, region: Region) -> None:
         """Note that a region no longer holds sums."""
@@ -167,9 +170,9 @@ def _adds(region: Region, kind: str, held: str) -> str:
     )
 
 
-def _loads(region: Region, *, packed: bool) -> str:
-    if packed:
-        return f"tcgen05.ld reads the low halves of {region} (.pack::16b), but the sums there are f32"
+def _loads(region: Region, held: str) -> str:
+    if held != "f16":
+        return f"tcgen05.ld reads the low halves of {region} (.pack::16b), but the sums there are {held}"
     return (
         f"tcgen05.ld reads words of 32 bits from {region}, but the sums there are f16, one in the low half of"
         " each word. Is .pack::16b missing, or is the dtype in the instruction descriptor wrong?"

@@ -45,6 +45,7 @@ __all__ = [
     "chunk_offsets",
     "decode_instruction",
     "decode_matrix",
+    "decode_scaled_instruction",
     "field_of",
     "matrix_of",
     "shared_matrix",
@@ -196,61 +197,65 @@ class InstructionDescriptor:
     negate_b: bool
     a_k_major: bool
     b_k_major: bool
+    saturate: bool = False
+    """True if a sum of integers that is too large becomes the largest one."""
+    scales: str = ""
+    """The type of the scale factors; empty without any."""
+    scale_ids: tuple[int, int] = (0, 0)
+    """The byte of a word in which the scale factors of A and of B begin."""
 
 
+_NARROW = {0: "e4m3", 1: "e5m2", 3: "e2m3", 4: "e3m2", 5: "e2m1"}
+_TRANSPOSED = {"f16", "bf16", "tf32", "e4m3", "e5m2", "s8", "u8"}
+"""The types of which a matrix may be MN-major."""
 _TYPES = {
     "f16": ({0: "f16", 1: "f32"}, {0: "f16", 1: "bf16"}, 16),
     "tf32": ({1: "f32"}, {2: "tf32"}, 8),
+    "f8f6f4": ({0: "f16", 1: "f32"}, _NARROW, 32),
+    "i8": ({2: "s32"}, {0: "u8", 1: "s8"}, 32),
+    "mxf8f6f4": ({}, _NARROW, 32),
+    "mxf4": ({}, {1: "e2m1"}, 64),
+    "mxf4nvf4": ({}, {1: "e2m1"}, 64),
 }
+# For each number of scale factors in a row of K: the bytes of a word at which they may begin.
+_SCALE_IDS = {1: (0, 1, 2, 3), 2: (0, 2), 4: (0,)}
 # The shapes by (CTAs, M): the smallest N and the step between them.
 _SHAPES = {(1, 64): 8, (1, 128): 8, (2, 128): 16, (2, 256): 16}
+_SCALED_SHAPES = {(1, 128): 8, (2, 256): 16}
+_INTEGER_SHAPES = {(1, 64): 8, (1, 128): 16, (2, 128): 32, (2, 256): 32}
 _MOST_N = 256
+_WHOLE_N = 32
+"""From here on, integers allow only every second N of M = 64."""
 
 
 @cache
 def decode_instruction(bits: int, kind: str, group: int) -> InstructionDescriptor:
-    """Read an instruction descriptor of .kind::f16 or .kind::tf32. Errors: FieldError.
+    """Read the instruction descriptor of a kind without scale factors. Errors: FieldError.
 
     >>> found = decode_instruction(0x0820_0010, "f16", 1)
     >>> found.m, found.n, found.k, found.d, found.a, found.b
     (128, 128, 16, 'f32', 'f16', 'f16')
     """
     results, operands, k = _TYPES[kind]
-    if field_of(bits, 2, 2):
-        raise FieldError("sparsity (bit 2)", "set: tcgen05.mma without .sp takes dense matrices")
-    for name, low, high in (
+    integers = kind == "i8"
+    _check_zero(
+        bits,
+        kind,
         ("sparsity selector (bits 0 to 1)", 0, 1),
-        ("saturate (bit 3)", 3, 3),
+        *([("negate A (bit 13)", 13, 13), ("negate B (bit 14)", 14, 14)] if integers else []),
+        *([] if integers else [("saturate (bit 3)", 3, 3)]),
         ("bit 6", 6, 6),
         ("bit 23", 23, 23),
         ("bit 29", 29, 29),
         ("maximum shift (bits 30 to 31)", 30, 31),
-    ):
-        if field_of(bits, low, high):
-            raise FieldError(f"{name} of the instruction descriptor", f"must be 0 for .kind::{kind} here")
-    types = []
-    for name, low, high, known in (
-        ("dtype, the type of D", 4, 5, results),
-        ("atype, the type of A", 7, 9, operands),
-        ("btype, the type of B", 10, 12, operands),
-    ):
-        code = field_of(bits, low, high)
-        if code not in known:
-            allowed = ", ".join(f"{each} ({type_})" for each, type_ in known.items())
-            raise FieldError(f"{name} (bits {low} to {high})", f"{code}; .kind::{kind} has {allowed}")
-        types.append(known[code])
-    d, a, b = types
+    )
+    d = _type(bits, kind, "dtype, the type of D", 4, results)
+    a, b = _operand_types(bits, kind, operands)
     if d == "f16" and "bf16" in {a, b}:
         raise FieldError("dtype, the type of D (bits 4 to 5)", "0 (f16), which is for f16 operands only")
-    m, n = field_of(bits, 24, 28) << 4, field_of(bits, 17, 22) << 3
-    step = _SHAPES.get((group, m))
-    if step is None:
-        known_m = " or ".join(str(shape) for ctas, shape in _SHAPES if ctas == group)
-        raise FieldError("M (bits 24 to 28)", f"{m}; .cta_group::{group} has {known_m}")
-    if n % step or not step <= n <= _MOST_N:
-        raise FieldError(
-            "N (bits 17 to 22)", f"{n}; with M = {m} it must be a multiple of {step} from {step} to {_MOST_N}"
-        )
+    m, n = _shape(bits, group, _INTEGER_SHAPES if integers else _SHAPES)
+    if integers and n > _WHOLE_N and n % 16:
+        raise FieldError("N (bits 17 to 22)", f"{n}; above {_WHOLE_N} it must be a multiple of 16")
     return InstructionDescriptor(
         m=m,
         n=n,
@@ -262,7 +267,105 @@ def decode_instruction(bits: int, kind: str, group: int) -> InstructionDescripto
         negate_b=bool(field_of(bits, 14, 14)),
         a_k_major=not field_of(bits, 15, 15),
         b_k_major=not field_of(bits, 16, 16),
+        saturate=bool(field_of(bits, 3, 3)),
     )
+
+
+@cache
+def decode_scaled_instruction(bits: int, kind: str, group: int, block: int) -> InstructionDescriptor:
+    """Read the instruction descriptor of a kind with scale factors, one for each `block` elements along K.
+
+    Simplified: a pair's M is 256; how scale factors lie for the 64 rows of each CTA is not documented.
+    Errors:     FieldError.
+    Source:     PTX ISA 9.0, Instruction descriptor for .kind::mxf8f6f4, mxf4 and mxf4nvf4; CUTLASS 4.2.0,
+                include/cute/arch/mma_sm100_desc.hpp, UMMA::InstrDescriptorBlockScaled.
+
+    >>> found = decode_scaled_instruction(0x28A0_0000, "mxf8f6f4", 1, 32)
+    >>> found.m, found.n, found.k, found.a, found.scales, found.scale_ids
+    (128, 128, 32, 'e4m3', 'ue8m0', (1, 0))
+    """
+    _, operands, k = _TYPES[kind]
+    _check_zero(
+        bits,
+        kind,
+        ("sparsity selector (bits 0 to 1)", 0, 1),
+        ("bit 3", 3, 3),
+        ("bit 6", 6, 6),
+        ("K size (bit 31)", 31, 31),
+    )
+    a, b = _operand_types(bits, kind, operands)
+    m, n = _shape(bits, group, _SCALED_SHAPES)
+    scales = "ue8m0" if field_of(bits, 23, 23) else "ue4m3"
+    if scales == "ue4m3" and not (kind == "mxf4nvf4" and block == 16):
+        raise FieldError(
+            "scale matrix type (bit 23)", f"0 (ue4m3); .kind::{kind} has 1 (ue8m0) for blocks of {block}"
+        )
+    ids = []
+    for name, low in (("A", 29), ("B", 4)):
+        ids.append(field_of(bits, low, low + 1))
+        allowed = _SCALE_IDS[k // block]
+        if ids[-1] not in allowed:
+            raise FieldError(
+                f"scale factor data ID of {name} (bits {low} to {low + 1})",
+                f"{ids[-1]}; {k // block} for each row begin at {' or '.join(map(str, allowed))}",
+            )
+    return InstructionDescriptor(
+        m=m,
+        n=n,
+        k=k,
+        d="f32",
+        a=a,
+        b=b,
+        negate_a=bool(field_of(bits, 13, 13)),
+        negate_b=bool(field_of(bits, 14, 14)),
+        a_k_major=not field_of(bits, 15, 15),
+        b_k_major=not field_of(bits, 16, 16),
+        scales=scales,
+        scale_ids=(ids[0], ids[1]),
+    )
+
+
+def _check_zero(bits: int, kind: str, *fields: tuple[str, int, int]) -> None:
+    """Refuse sparsity, and fields that are not zero."""
+    if field_of(bits, 2, 2):
+        raise FieldError("sparsity (bit 2)", "set: tcgen05.mma without .sp takes dense matrices")
+    for name, low, high in fields:
+        if field_of(bits, low, high):
+            raise FieldError(f"{name} of the instruction descriptor", f"must be 0 for .kind::{kind} here")
+
+
+def _type(bits: int, kind: str, name: str, low: int, known: dict[int, str]) -> str:
+    high = low + (1 if low == 4 else 2)
+    code = field_of(bits, low, high)
+    if code not in known:
+        allowed = ", ".join(f"{each} ({type_})" for each, type_ in known.items())
+        raise FieldError(f"{name} (bits {low} to {high})", f"{code}; .kind::{kind} has {allowed}")
+    return known[code]
+
+
+def _operand_types(bits: int, kind: str, known: dict[int, str]) -> tuple[str, str]:
+    """The types of A and B, of which some are K-major only."""
+    a, b = (
+        _type(bits, kind, f"{x.lower()}type, the type of {x}", low, known) for x, low in (("A", 7), ("B", 10))
+    )
+    for name, place, found in (("A", 15, a), ("B", 16, b)):
+        if field_of(bits, place, place) and found not in _TRANSPOSED:
+            raise FieldError(f"transpose {name} (bit {place})", f"set, but a matrix of {found} is K-major")
+    return a, b
+
+
+def _shape(bits: int, group: int, shapes: dict[tuple[int, int], int]) -> tuple[int, int]:
+    """M and N."""
+    m, n = field_of(bits, 24, 28) << 4, field_of(bits, 17, 22) << 3
+    step = shapes.get((group, m))
+    if step is None:
+        known_m = " or ".join(str(shape) for ctas, shape in shapes if ctas == group)
+        raise FieldError("M (bits 24 to 28)", f"{m}; .cta_group::{group} has {known_m}")
+    if n % step or not step <= n <= _MOST_N:
+        raise FieldError(
+            "N (bits 17 to 22)", f"{n}; with M = {m} it must be a multiple of {step} from {step} to {_MOST_N}"
+        )
+    return m, n
 
 
 @dataclass(frozen=True, eq=False, slots=True)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from cutecourse.dtypes import DTYPES, decode
 
 __all__ = [
     "Factors",
@@ -17,7 +19,9 @@ __all__ = [
     "accumulate_in_turn",
     "numbers",
     "read_f16",
+    "read_scales",
     "sums_are_exact",
+    "widened",
 ]
 
 _NAN = {"f32": 0x7FFFFFFF, "f16": 0x7FFF}
@@ -31,6 +35,8 @@ _F32_LESS_F16 = np.float32(2.0**112)
 _EXPONENT = np.int64(0x7FF0_0000_0000_0000)
 _FRACTION = np.int64((1 << 52) - 1)
 _LEADING = np.int64(1 << 52)
+_CHUNK_BYTES = 16
+"""Bytes of shared memory that hold 16 elements of at most 8 bits."""
 _ONE_THREAD = 1 << 18
 """BLAS starts no second thread for a matrix product of at most this many multiplications."""
 
@@ -62,8 +68,49 @@ def read_f16(bits: NDArray[Any], kind: str, *, finite: bool = False) -> NDArray[
     return (bits & np.uint32(0xFFFFE000)).view(np.float32).astype(np.float64)
 
 
+def widened(held: NDArray[np.uint8], kind: str, *, packed: bool = False) -> NDArray[np.uint16]:
+    """Elements of at most 8 bits as the bits of f16, which holds all their values.
+
+    held    bytes, the last axis a multiple of 16. Of each 16, elements of 6 bits fill the first 12 and those
+            of 4 bits the first 8, lowest bits first; with `packed`, elements of 4 bits fill all of them.
+    Source: PTX ISA 9.0, Packing formats of elements in Tensor and Shared memory.
+
+    >>> widened(np.arange(48, 64, dtype=np.uint8), "e4m3").view(np.float16)[:3].tolist()
+    [0.5, 0.5625, 0.625]
+    """
+    codes, bits = held, DTYPES[kind].bits
+    if bits < 8:
+        chunks = held.reshape(*held.shape[:-1], -1, _CHUNK_BYTES)
+        used = chunks if packed else chunks[..., : 2 * bits]
+        ones = np.unpackbits(used, axis=-1, bitorder="little").reshape(*used.shape[:-1], -1, bits)
+        codes = np.packbits(ones, axis=-1, bitorder="little").reshape(*held.shape[:-1], -1)
+    return _as_f16(kind)[codes]
+
+
+@cache
+def _as_f16(kind: str) -> NDArray[np.uint16]:
+    """The f16 of each code of a type."""
+    codes = np.arange(1 << DTYPES[kind].bits, dtype=np.uint8)
+    numbers = codes.view(DTYPES[kind].numpy) if kind in ("s8", "u8") else decode(codes, kind)
+    return numbers.astype(np.float16).view(np.uint16)
+
+
+def read_scales(codes: NDArray[np.uint8], kind: str) -> tuple[NDArray[np.float64], float]:
+    """The values of scale factors, and a power of two that divides all of them.
+
+    >>> values, unit = read_scales(np.array([126, 128], dtype=np.uint8), "ue8m0")
+    >>> values.tolist(), unit
+    ([0.5, 2.0], 0.5)
+    """
+    values = decode(codes, kind).astype(np.float64)
+    # The numbers of ue4m3 are multiples of its smallest one.
+    return values, float(values.min()) if kind == "ue8m0" else 2.0**-9
+
+
 def numbers(bits: NDArray[np.uint32], kind: str) -> NDArray[Any]:
     """The values of D's elements, in a type that holds them exactly."""
+    if kind == "s32":
+        return bits.view(np.int32)
     if kind == "f16":
         return bits.astype(np.uint16).view(np.float16).astype(np.float64)
     return bits.view(np.float32)
@@ -133,6 +180,18 @@ class Factors:
             np.negative(values, out=values)
         return cls(values.reshape(count, -1, values.shape[1]), ranges)
 
+    def scaled(self, rows: slice, scales: NDArray[np.uint8], kind: str) -> Factors:
+        """Some rows of the one MMA's matrix, each block along K times its scale factor: exact, as doubles.
+
+        scales  codes of a type, shape (rows, blocks).
+        """
+        found, unit = read_scales(scales, kind)
+        values = self.values[:, :, rows]
+        with np.errstate(all="ignore"):
+            values = values * np.repeat(found.T, values.shape[1] // scales.shape[1], axis=0)
+            largest = float(np.abs(values).max())
+        return Factors(values, [Magnitudes(largest, self.ranges[0].unit * unit)])
+
     def length(self, mma: int) -> float:
         """The length of the longest row."""
         if not self._lengths:
@@ -189,14 +248,15 @@ def accumulate_in_turn(
     kind: str,
     *,
     out: NDArray[np.uint32] | None = None,
+    saturate: bool = False,
 ) -> NDArray[np.uint32]:
-    """Add A * B^T of each instruction in turn to C, and return the bits of f32 or f16.
+    """Add A * B^T of each instruction in turn to C, and return the bits of f32, f16 or s32.
 
     Products are exact. Those of one instruction are added in double precision, then C; the sum is rounded
     once, to nearest even. `rounded_once_bound` in tests/support says how far that may be from the published
     models of the hardware. `products` are (a, b, exact): `exact` says that no sum of products needs rounding
     (`sums_are_exact`), so any order gives the same result and the fastest one is used. `out`, if given,
-    receives the result.
+    receives the result. A sum of integers wraps around, or stays in the range of s32 with `saturate`.
 
     Shapes: a (M, K), b (N, K), c, out and the result (M, N); b is fastest as a transposed (K, N).
 
@@ -217,6 +277,9 @@ def accumulate_in_turn(
                 np.add(total, c, out=total)
             if kind == "f16":
                 bits[...] = total.astype(np.float16).view(np.uint16)
+            elif kind == "s32":
+                whole = np.clip(total, -(2.0**31), 2.0**31 - 1) if saturate else total
+                bits.view(np.int32)[...] = whole.astype(np.int64)
             else:
                 bits.view(np.float32)[...] = total
             c = numbers(bits, kind)

@@ -12,17 +12,24 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cutecourse.emulator.core.kinds import WARP_SIZE
 from cutecourse.emulator.core.origin import Origin
 from cutecourse.emulator.core.report import report
-from cutecourse.emulator.errors import TensorMemoryOperandError
+from cutecourse.emulator.errors import InvalidOperand, TensorMemoryOperandError
 from cutecourse.emulator.instructions.tcgen05.placement import PartOfD, along_k, region_of
 from cutecourse.emulator.instructions.tcgen05.plans import MmaPlan
 from cutecourse.emulator.memory.event_memory import chunks_touched, region_touches
 from cutecourse.emulator.memory.matrix_descriptor import SharedMatrix
 from cutecourse.emulator.memory.proxies import TCGEN05, all_in_sight, check_source
 from cutecourse.emulator.memory.regions import Region
-from cutecourse.emulator.memory.tensor_memory import Moving, TensorMemory, split_address
-from cutecourse.emulator.numbers.tcgen05_sums import Factors, accumulate_in_turn, numbers, sums_are_exact
+from cutecourse.emulator.memory.tensor_memory import LANES, Moving, TensorMemory, split_address
+from cutecourse.emulator.numbers.tcgen05_sums import (
+    Factors,
+    accumulate_in_turn,
+    numbers,
+    sums_are_exact,
+    widened,
+)
 
 __all__ = ["IssuedMma", "complete"]
 
@@ -78,6 +85,7 @@ class IssuedMma:
             if plan.a_in_tmem:
                 a = [self.a_region(part) for part in plan.parts]
                 found += region_touches(rank, a, writes=False)
+            found += region_touches(rank, [region for _, region in plan.scales], writes=False)
             for matrix in place.matrices:
                 found.append(chunks_touched(cohort, self.cluster, rank, matrix.places[position]))
         return found
@@ -122,12 +130,18 @@ def _multiply(mmas: Sequence[IssuedMma]) -> None:
     for position, memory in enumerate(last.place.memories):
         rows = slice(position * own, (position + 1) * own)
         for part, region in zip(plan.parts, plan.regions, strict=True):
+            columns = slice(part.first, part.stop)
             if a_chunks is None:
                 a, rows = _in_tensor_memory(last, memory, part), slice(None)
                 exact = [sums_are_exact(a, b)]
-            factors = list(
-                zip(a.values[:, :, rows], b.values[:, :, part.first : part.stop], exact, strict=True)
-            )
+            values_a, values_b = a.values[:, :, rows], b.values[:, :, columns]
+            if plan.scales:
+                scales_a, scales_b = (_scales(last, memory, which) for which in (0, 1))
+                scaled_a = a.scaled(rows, scales_a, shape.scales)
+                scaled_b = b.scaled(columns, scales_b, shape.scales)
+                values_a, values_b = scaled_a.values, scaled_b.values
+                exact = [sums_are_exact(scaled_a, scaled_b)]
+            factors = list(zip(values_a, values_b, exact, strict=True))
             _write(mmas, memory, part, region, factors, position)
 
 
@@ -160,7 +174,10 @@ def _factors(
 ) -> Factors:
     """The CTAs' parts of a matrix in shared memory, one behind the other along M or N, for each MMA."""
     held, _ = mmas[0].origin.bundle.cohort.shared_chunks
-    elements = held[chunks].view(f"u{mmas[0].plan.item}")
+    plan = mmas[0].plan
+    elements = held[chunks].view(f"u{plan.item}")
+    if plan.item == 1:
+        elements, kind = widened(elements, kind, packed=plan.packed), "f16"
     if k_major:
         # By rows of K; of elements it is less work than of the numbers made from them.
         by_k = elements.reshape(-1, elements.shape[2]).T
@@ -175,7 +192,37 @@ def _in_tensor_memory(mma: IssuedMma, memory: TensorMemory, part: PartOfD) -> Fa
     columns = slice(region.first, region.stop)
     _check_written(mma, memory, part.lanes, part.rows, columns, "A")
     held = np.ascontiguousarray(memory.cells[part.rows, columns]).view(f"u{mma.plan.item}")
-    return Factors.of(np.ascontiguousarray(held.T), 1, mma.plan.shape.a, negate=mma.plan.shape.negate_a)
+    kind = mma.plan.shape.a
+    if mma.plan.item == 1:
+        held, kind = widened(held, kind), "f16"
+    return Factors.of(np.ascontiguousarray(held.T), 1, kind, negate=mma.plan.shape.negate_a)
+
+
+def _scales(mma: IssuedMma, memory: TensorMemory, which: int) -> NDArray[np.uint8]:
+    """The scale factors of A (0) or B (1) in a CTA as codes, shape (rows, blocks).
+
+    Errors: InvalidOperand if the lanes of the four warps hold different ones.
+    """
+    plan = mma.plan
+    name, region = plan.scales[which]
+    rows = plan.shape.n if which else plan.shape.m // plan.group
+    columns = slice(region.first, region.stop)
+    every = np.arange(LANES, dtype=np.int64)
+    used = every[every % WARP_SIZE < rows]
+    _check_written(mma, memory, used, used, columns, name)
+    held = np.ascontiguousarray(memory.cells[:, columns]).view(np.uint8)
+    first = plan.shape.scale_ids[which]
+    codes = held.reshape(4, WARP_SIZE, -1, 4)[..., first : first + plan.n_scales].transpose(0, 2, 1, 3)
+    each: NDArray[np.uint8] = codes.reshape(4, -1, plan.n_scales)[:, :rows]
+    if (each != each[0]).any():
+        warp, row, _ = np.argwhere(each != each[0])[0]
+        raise mma.origin.error(
+            InvalidOperand,
+            f"the {name} differ between the lanes of warps 0 and {warp} in row {row}. All four must"
+            " hold the same: copy them with .32x128b.warpx4.",
+        )
+    first_copy: NDArray[np.uint8] = each[0]
+    return first_copy
 
 
 # --- D ------------------------------------------------------------------------------------------------------
@@ -214,7 +261,7 @@ def _write(
     `factors` are those of each MMA, by rows of K, and whether their sums are exact.
     """
     first = mmas[0]
-    scale = first.plan.scale
+    scale, saturate = first.plan.scale, first.plan.shape.saturate
     rows, lanes, kind = part.rows, part.lanes, first.plan.shape.d
     columns = slice(region.first, region.stop)
     kept: NDArray[np.bool_] | slice = slice(None)
@@ -239,9 +286,9 @@ def _write(
             products, c = [], None
         products.append((a.T[kept], b.T, exact))
     if isinstance(rows, slice):
-        accumulate_in_turn(products, c, kind, out=memory.cells[rows, columns])
+        accumulate_in_turn(products, c, kind, out=memory.cells[rows, columns], saturate=saturate)
     else:
-        memory.cells[rows, columns] = accumulate_in_turn(products, c, kind)
+        memory.cells[rows, columns] = accumulate_in_turn(products, c, kind, saturate=saturate)
     if region not in memory.full:
         memory.written[rows, columns] = True
         if isinstance(kept, slice):

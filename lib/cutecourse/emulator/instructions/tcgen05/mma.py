@@ -29,8 +29,14 @@ from cutecourse.ptx.syntax import Address, Instruction
 
 __all__: list[str] = []
 
-_KINDS = ("kind::f16", "kind::tf32")
-_OTHER_KINDS = ("kind::f8f6f4", "kind::i8", "kind::mxf8f6f4", "kind::mxf4", "kind::mxf4nvf4")
+_PLAIN_KINDS = ("kind::f16", "kind::tf32", "kind::f8f6f4", "kind::i8")
+_BLOCKS: dict[str, dict[str | None, int]] = {
+    "kind::mxf8f6f4": {None: 32, "scale_vec::1X": 32, "block32": 32},
+    "kind::mxf4": {None: 32, "scale_vec::2X": 32, "block32": 32},
+    "kind::mxf4nvf4": {"scale_vec::2X": 32, "block32": 32, "scale_vec::4X": 16, "block16": 16},
+}
+"""For each kind with scale factors and each modifier, the elements along K that share a scale factor."""
+_VECTORS = ("scale_vec::1X", "scale_vec::2X", "scale_vec::4X", "block16", "block32")
 _COLLECTORS = tuple(f"collector::a::{use}" for use in ("fill", "use", "lastuse", "discard"))
 _KEEPING = _COLLECTORS[:2]
 _AFTER_COMMIT = "Wait for the mbarrier of a tcgen05.commit after it."
@@ -65,9 +71,12 @@ def mma(site: Site) -> Step:
     """Multiply matrices into tensor memory, asynchronously: D = A * B + D, or D = A * B.
 
     Shapes:     once for each active lane: elect one. D is m x n, of the CTA or the pair, as the instruction
-                descriptor says; A is m x k in shared memory or, two 16-bit elements in a column, in tensor
-                memory in the lanes of D's rows; B is k x n in shared memory. Lanes of D whose bit is set in
-                disable-output-lane are not written.
+                descriptor says; A is m x k in shared memory or, 32 bits in a column, in tensor memory in the
+                lanes of D's rows; B is k x n in shared memory. Lanes of D whose bit is set in
+                disable-output-lane are not written. With .block_scale, each block of A and of B along K is
+                multiplied by its scale factor. That of row r lies in tensor memory in column r / 32, in lane
+                r % 32 and the lanes 32, 64 and 96 below it, in the byte that the data ID names, with those of
+                the next blocks behind it. Each CTA of a pair has those of its rows of A and of all of B.
     Units:      addresses in lanes and columns; descriptors in bits; scale-input-d is an exponent.
     Errors:     InvalidOperand for a descriptor's field, by its name; TensorMemoryOperandError,
                 TensorMemoryHazard, UninitializedRead, MissingProxyFence, OverwrittenSource, AddressError (a
@@ -78,21 +87,19 @@ def mma(site: Site) -> Step:
                 (`linking`). Products are exact, their sum and D are
                 added in double precision and rounded once to nearest even, where the hardware cuts off
                 aligned terms (emulator.numbers.tensor_core_sums): the last bits can differ. The collector
-                buffer is accounted for, and A read again all the same. .kind::f16 and .kind::tf32 only,
-                without .ws, .sp, .ashift and .block_scale.
+                buffer is accounted for, and A read again all the same. Without .ws, .sp and .ashift; A in
+                tensor memory has elements of 8 bits or more and no scale factors. The lanes of row r of D use
+                the scale factors in their own warp's lanes; all four copies must be equal.
     Source:     PTX ISA 9.0, tcgen05.mma (#tcgen05-mma-instructions-mma); Data Path Layout Organization;
                 the two halves of a pair's 128 rows: the figure of layout B.
     """
     group = take_cta_group(site)
-    other = site.one_of(*_OTHER_KINDS)
-    if other is not None:
-        site.unsupported(f".{other} is not supported yet, only .kind::f16 and .kind::tf32")
-    kind = site.expect(*_KINDS).removeprefix("kind::")
-    for extra in ("ws", "sp", "ashift", "block_scale"):
+    kind = site.expect(*_PLAIN_KINDS, *_BLOCKS)
+    for extra in ("ws", "sp", "ashift"):
         if site.has(extra):
             site.unsupported(f".{extra} is not supported yet")
     collector = site.one_of(*_COLLECTORS) or _COLLECTORS[-1]
-    operands = Operands(site, group)
+    operands = Operands(site, group, kind.removeprefix("kind::"), _take_block(site, kind))
 
     def step(bundle: Bundle, mask: Mask) -> None:
         lanes = bundle.lanes(mask)
@@ -105,7 +112,7 @@ def mma(site: Site) -> Step:
         for position, lane in enumerate(lanes.tolist()):
             origin = Origin(site, bundle, lane)
             check_peer(origin, group)
-            plan = plan_of(origin, operands, every[position], kind, group)
+            plan = plan_of(origin, operands, every[position], group)
             if not (looked_at and alike):
                 in_sight = announce_all(plan, bundle, lanes[position:].tolist() if alike else [lane])
                 looked_at = True
@@ -114,6 +121,20 @@ def mma(site: Site) -> Step:
             _issue(multiplication, collector, in_sight=in_sight)
 
     return step
+
+
+def _take_block(site: Site, kind: str) -> int | None:
+    """Take .block_scale and the size of its blocks, in elements along K; None without."""
+    blocks = _BLOCKS.get(kind)
+    if site.has("block_scale") != (blocks is not None):
+        site.unsupported(f".{kind} {'needs' if blocks else 'has no'} .block_scale")
+    if blocks is None:
+        return None
+    vectors = site.one_of(*_VECTORS)
+    if vectors not in blocks:
+        known = " or ".join(f".{name}" for name in blocks if name)
+        site.unsupported(f".{kind}.block_scale takes {known}")
+    return blocks[vectors]
 
 
 def _issue(mma: IssuedMma, collector: str, *, in_sight: bool) -> None:
@@ -133,6 +154,8 @@ def _issue(mma: IssuedMma, collector: str, *, in_sight: bool) -> None:
             _begin(mma, memory, region, "D", writes=True)
             if plan.a_in_tmem:
                 _begin(mma, memory, mma.a_region(part), "A", writes=False)
+        for name, region in plan.scales:
+            _begin(mma, memory, region, f"tcgen05.mma's {name}", writes=False)
     if in_sight:
         for tell in listeners.operands_read:
             tell(origin, place.read)
@@ -169,7 +192,7 @@ def _issue(mma: IssuedMma, collector: str, *, in_sight: bool) -> None:
             touches=mma.touches(),
         )
     key = None
-    if not plan.a_in_tmem and not plan.scale:
+    if not plan.a_in_tmem and not plan.scale and not plan.scales:
         # MMAs that differ in A and B in shared memory, and in adding to D, alone.
         key = (asked.d, asked.idesc, shape.a, plan.group, *mma.disabled)
     Queue.of(origin).add(

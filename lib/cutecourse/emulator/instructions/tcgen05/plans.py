@@ -1,5 +1,7 @@
 """The operands of a tcgen05.mma, [d], a or [a], b, idesc {, mask}, enable {, scale}, and what they stand for.
 
+With scale factors they are [d], a, b, idesc, [scales of A], [scales of B], enable.
+
 Equal operands are decoded once. An `MmaPlan` holds what is the same in all clusters: shape, types, and where
 the matrices lie in a CTA. An `MmaPlace` says where those matrices lie in one CTA or pair. A cohort keeps
 both, because the main loop of a GEMM uses the same few operands again and again.
@@ -13,12 +15,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from cutecourse.dtypes import DTYPES
 from cutecourse.emulator.core.bundle import Bundle, Cohort
 from cutecourse.emulator.core.kinds import CHUNK, WARP_SIZE
 from cutecourse.emulator.core.origin import Origin
 from cutecourse.emulator.core.owner import OwnerDict
-from cutecourse.emulator.core.site import Site
-from cutecourse.emulator.errors import InvalidOperand
+from cutecourse.emulator.core.site import AddressSource, Site
+from cutecourse.emulator.errors import InvalidOperand, TensorMemoryLanesError
 from cutecourse.emulator.instructions.tcgen05.placement import parts_of, region_of
 from cutecourse.emulator.memory.matrix_descriptor import (
     FieldError,
@@ -26,9 +29,11 @@ from cutecourse.emulator.memory.matrix_descriptor import (
     SharedMatrix,
     decode_instruction,
     decode_matrix,
+    decode_scaled_instruction,
     matrix_of,
 )
 from cutecourse.emulator.memory.proxies import all_in_sight
+from cutecourse.emulator.memory.regions import Region
 from cutecourse.emulator.memory.tensor_memory import TensorMemories, split_address
 from cutecourse.ptx.syntax import Address, Vector
 
@@ -38,6 +43,10 @@ _PLACES = 4096
 """The number of places kept; each has two matrices for each CTA, of 2 KiB each in a GEMM of 128 x 16."""
 _PLANS = 1024
 _MOST_SCALE = 15
+_SCALES_D = ("f16", "tf32")
+_PACKED = ("mxf4", "mxf4nvf4")
+_SCALES_ADDRESS = 0x3FFF_FFFF
+"""CUTLASS keeps the scale factors' data ID in the two upper bits, which the instruction ignores."""
 
 
 class MmaRequest(NamedTuple):
@@ -47,14 +56,21 @@ class MmaRequest(NamedTuple):
     a: int
     b: int
     idesc: int
+    scales_a: int = 0
+    scales_b: int = 0
 
 
 class Operands:
     """The slots and addresses of an instruction's operands."""
 
-    def __init__(self, site: Site, group: int) -> None:
-        """Errors: InvalidOperand for a wrong number of operands or registers, or a wrong scale."""
+    def __init__(self, site: Site, group: int, kind: str, block: int | None) -> None:
+        """Errors: InvalidOperand for a wrong number of operands or registers, or a wrong scale.
+
+        block  the elements along K that share a scale factor; None without scale factors.
+        """
         self.site = site
+        self.kind = kind
+        self.block = block
         self.d = site.address(0)
         self.a_in_tmem = isinstance(site.operand(1), Address)
         self.a: Callable[[Bundle], NDArray[Any]]
@@ -68,7 +84,13 @@ class Operands:
         self.shape = site.source(3, "u32")
         at = 4
         self.mask: list[int] = []
-        if isinstance(site.operand(at), Vector):
+        self.scales: list[AddressSource] = []
+        if block is not None:
+            if self.a_in_tmem:
+                site.unsupported("A in tensor memory beside scale factors is not supported yet")
+            self.scales = [site.address(4), site.address(5)]
+            at = 6
+        elif isinstance(site.operand(at), Vector):
             self.mask = site.sources(at, "u32")
             if len(self.mask) != 4 * group:
                 site.invalid(f"disable-output-lane has {4 * group} registers here, not {len(self.mask)}")
@@ -77,6 +99,8 @@ class Operands:
         scale = site.constant(at + 1) if len(site.operands) > at + 1 else 0
         if scale is None or not 0 <= scale <= _MOST_SCALE:
             site.invalid(f"scale-input-d is a constant from 0 to {_MOST_SCALE}")
+        if len(site.operands) > at + 1 and kind not in _SCALES_D:
+            site.invalid(f".kind::{kind} has no scale-input-d")
         self.scale = scale
         if len(site.operands) > at + 2:
             site.invalid(f"{site.instruction.name} takes {at + 2} operands at most, not {len(site.operands)}")
@@ -84,45 +108,85 @@ class Operands:
     def read(self, bundle: Bundle, lanes: NDArray[np.int64]) -> list[MmaRequest]:
         """Read the operands of each of these lanes."""
         d = self.d.lanes(bundle) & 0xFFFFFFFF
-        rows = d, self.a(bundle), bundle.rows["u64"][self.b], bundle.rows["u32"][self.shape]
+        rows = [d, self.a(bundle), bundle.rows["u64"][self.b], bundle.rows["u32"][self.shape]]
+        rows += [address.lanes(bundle) & _SCALES_ADDRESS for address in self.scales]
         return list(map(MmaRequest, *(row.reshape(-1)[lanes].tolist() for row in rows)))
 
 
 class MmaPlan:
     """The decoded operands of a tcgen05.mma, which are the same in all clusters."""
 
-    def __init__(self, origin: Origin, operands: Operands, asked: MmaRequest, kind: str, group: int) -> None:
-        """Errors: InvalidOperand, AddressError."""
+    def __init__(self, origin: Origin, operands: Operands, asked: MmaRequest, group: int) -> None:
+        """Errors: InvalidOperand, AddressError, TensorMemoryLanesError."""
+        kind, block = operands.kind, operands.block
         self.asked = asked
         self.group = group
         self.scale = operands.scale
         self.a_in_tmem = operands.a_in_tmem
         self.lane, self.column = split_address(asked.d)
         try:
-            self.shape = shape = decode_instruction(asked.idesc, kind, group)
-            self.item = 4 if shape.a == "tf32" else 2
+            if block is None:
+                shape = decode_instruction(asked.idesc, kind, group)
+            else:
+                shape = decode_scaled_instruction(asked.idesc, kind, group, block)
+            self.shape = shape
+            self.item = {"tf32": 4, "f16": 2, "bf16": 2}.get(shape.a, 1)
+            """The bytes of an element; 1 also for narrower ones, of which 16 lie in 16 bytes too."""
+            self.packed = kind in _PACKED
+            """True if 32 elements of 4 bits lie in 16 bytes."""
             self.b_matrix = self._matrix(origin, "b-desc", asked.b, shape.n, k_major=shape.b_k_major)
             self.a_matrix: SharedMatrix | None = None
             if not self.a_in_tmem:
                 self.a_matrix = self._matrix(origin, "a-desc", asked.a, shape.m, k_major=shape.a_k_major)
             elif not shape.a_k_major:
                 raise FieldError("transpose A (bit 15)", "set, but A in tensor memory is K-major")
+            elif DTYPES[shape.a].bits < 8:
+                raise FieldError(
+                    "atype, the type of A (bits 7 to 9)", f"{shape.a} in tensor memory: not supported yet"
+                )
         except FieldError as wrong:
             raise origin.error(InvalidOperand, str(wrong)) from None
         self.lanes = (0, 16) if shape.m // group == 64 and group == 1 else (0,)
         """The lanes in which D may start."""
         self.parts = parts_of(shape.m, shape.n, group, self.lane) if self.lane in self.lanes else ()
         self.regions = [region_of(part, self.column, part.stop - part.first) for part in self.parts]
+        self.n_scales = 0 if block is None else shape.k // block
+        """The scale factors for each row of A and of B."""
+        self.scales = [
+            self._scales(origin, name, address, extent)
+            for name, address, extent in (
+                ("scale factors of A", asked.scales_a, shape.m // group),
+                ("scale factors of B", asked.scales_b, shape.n),
+            )
+            if block is not None and self.parts
+        ]
+        """Where the scale factors of A and of B lie in each CTA: name and region."""
         self.collected = (self.a_in_tmem, asked.a, shape.m, shape.a, shape.a_k_major)
         """The key that identifies A in the collector buffer."""
 
     def _matrix(self, origin: Origin, name: str, bits: int, extent: int, *, k_major: bool) -> SharedMatrix:
         """A CTA's part of a matrix; each CTA has its part of `extent`."""
         own, item = extent // self.group, self.item
+        k = self.shape.k // 2 if self.packed else self.shape.k
         try:
-            return matrix_of(origin, name, decode_matrix, bits, own, self.shape.k, item, k_major=k_major)
+            if not k_major and own % (CHUNK // item):
+                raise FieldError(
+                    "N (bits 17 to 22)",
+                    f"{own} in a CTA; an MN-major matrix of 8-bit elements has a multiple of 16",
+                )
+            return matrix_of(origin, name, decode_matrix, bits, own, k, item, k_major=k_major)
         except FieldError as wrong:
             raise origin.error(InvalidOperand, f"{name}: {wrong}") from None
+
+    def _scales(self, origin: Origin, name: str, address: int, rows: int) -> tuple[str, Region]:
+        """Rows of 32 lie in a column, one in a lane, and the same in the lanes of each of the four warps."""
+        lane, column = split_address(address)
+        if lane:
+            raise origin.error(
+                TensorMemoryLanesError,
+                f"{name} at 0x{address:x} start in lane {lane}; they must start in lane 0",
+            )
+        return name, region_of(self.parts[0], column, -(-rows // WARP_SIZE))
 
     def place(self, bundle: Bundle, lane: int) -> MmaPlace:
         """The matrices' places in the CTA, or the pair, of a lane."""
@@ -183,14 +247,14 @@ class _Plans(OwnerDict[tuple[Operands, MmaRequest], MmaPlan]):
     """The plans of a cohort, by instruction and operands."""
 
 
-def plan_of(origin: Origin, operands: Operands, asked: MmaRequest, kind: str, group: int) -> MmaPlan:
+def plan_of(origin: Origin, operands: Operands, asked: MmaRequest, group: int) -> MmaPlan:
     """The plan for a lane's operands; equal operands share one object. Errors: as for `MmaPlan`."""
     known = origin.bundle.cohort.own(_Plans)
     found = known.get((operands, asked))
     if found is None:
         if len(known) >= _PLANS:
             known.clear()
-        found = known[operands, asked] = MmaPlan(origin, operands, asked, kind, group)
+        found = known[operands, asked] = MmaPlan(origin, operands, asked, group)
     return found
 
 
