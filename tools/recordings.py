@@ -327,11 +327,21 @@ def keep_runs_on_gpus(fresh: NotebookNode, earlier: NotebookNode) -> list[str]:
 def _pairs(
     fresh: list[NotebookNode], earlier: list[NotebookNode]
 ) -> Iterator[tuple[int, NotebookNode, NotebookNode]]:
-    """The cells that have the same code in two recordings, with their number in the first, from 1."""
+    """The cells that have the same code in two recordings, with their number in the first, from 1.
+
+    Those in the same order come first, and then those that have moved.
+    """
     new, old = ([code_key(cell.source) for cell in cells] for cells in (fresh, earlier))
+    left, moved = dict(enumerate(new)), dict(enumerate(old))
     for a, b, size in difflib.SequenceMatcher(None, new, old, autojunk=False).get_matching_blocks():
         for step in range(size):
+            del left[a + step], moved[b + step]
             yield a + step + 1, fresh[a + step], earlier[b + step]
+    for a, key in left.items():
+        b = next((b for b, other in moved.items() if other == key), None)
+        if b is not None:
+            del moved[b]
+            yield a + 1, fresh[a], earlier[b]
 
 
 def _keep(cell: NotebookNode, old: NotebookNode, fresh: NotebookNode, earlier: NotebookNode) -> None:

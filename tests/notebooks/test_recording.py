@@ -242,6 +242,17 @@ def test_keep__takes_what_ran_on_a_gpu_byte_for_byte_and_nothing_else() -> None:
     assert not_on_hardware(fresh) == []
 
 
+def test_keep__finds_cells_that_have_moved() -> None:
+    fresh = _recording(
+        _cell("x + 1", "6"), _cell("x = run()", "5", _emulated()), _record_cell("x.record", EMULATOR)
+    )
+    last = _recording(*reversed(fresh.cells))
+    for recording in (fresh, last):
+        assert keep_runs_on_gpus(recording, _earlier()) == []
+        assert not_on_hardware(recording) == []
+        assert sum(GPU in str(cell.outputs) for cell in recording.cells) == 1
+
+
 def test_keep__takes_the_record_of_a_cell_that_runs_and_shows_it() -> None:
     earlier, fresh = _record_cell("run().record", GPU), _record_cell("run().record", EMULATOR)
     for cell, run in ((earlier, _on_gpu()), (fresh, _emulated())):

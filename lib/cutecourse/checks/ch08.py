@@ -363,7 +363,7 @@ def check_shared_products(answer: object) -> str:
             "whole tiles, 8192 bytes, and does each load multicast its slice to both receivers?",
             re.compile(
                 r"BarrierCountError.*still waits for \d+ bytes", re.DOTALL
-            ): "`full` gets more arrivals than it counts: one thread of the loading warp arrives there for each k-tile.",
+            ): "`full` gets more arrivals than it counts: one thread of the loading warp arrives there per k-tile.",
             re.compile(
                 r"lacks [12] of 3 arrivals"
             ): "A producer waits for `empty`, and not all readers of its slices have "

@@ -146,7 +146,7 @@ def check_place(answer: object) -> str:
     "13.3",
     "The counts",
     hints=[
-        "A CTA of the pair holds 128 rows of A's tile and 64 of B's. The bytes of both CTAs count on one barrier.",
+        "A CTA of the pair holds 128 rows of A's tile and 64 of B's. One barrier counts the bytes of both CTAs.",
         "4x2 CTAs are 2x2 pairs, and one thread of each pair commits.",
     ],
 )
@@ -160,13 +160,13 @@ def check_counts(answer: object) -> str:
         {one_cta: "The leader's barrier counts the tiles of both CTAs."},
         dict.fromkeys(
             (one_cta, 2 * one_cta),
-            "No bytes count on the other CTA's barrier: the loads of both CTAs name the leader's.",
+            "The other CTA's barrier counts no bytes: the loads of both CTAs name the leader's.",
         ),
         {
             4: "You counted all four pairs, or your own pair twice. The pair in the other row and the other column shares "
             "neither A nor B with yours.",
             5: "You counted CTAs, 4 + 2 - 1. A pair commits once, and there are 2x2 pairs.",
-            2 * arrivals: "A pair commits once, not once for each CTA.",
+            2 * arrivals: "A pair commits once, not once per CTA.",
         },
         {
             arrivals: "A commit arrives at both CTAs of a pair, because both wait for their stage.",
@@ -188,12 +188,12 @@ def check_counts(answer: object) -> str:
                 one_cta,
                 one_cta,
                 *right[2:],
-            ): "An odd CTA's bytes do not count on its own barrier: its loads name the leader's.",
+            ): "An odd CTA's barrier does not count that CTA's bytes: its loads name the leader's.",
             (
                 2 * one_cta,
                 2 * one_cta,
                 *right[2:],
-            ): "The pair's bytes count once, on one of the two barriers.",
+            ): "The pair's bytes are counted once, by one of the two barriers.",
             (one_cta, 0, *right[2:]): "The leader's barrier counts the tiles of both CTAs.",
             (*right[:2], 5, 5): "You counted CTAs, 4 + 2 - 1. A pair commits once, and there are 2x2 pairs.",
             (
@@ -206,7 +206,7 @@ def check_counts(answer: object) -> str:
                 arrivals,
                 arrivals,
             ): "A commit arrives at both CTAs of a pair, because both wait for their stage.",
-            (*right[:2], 2 * arrivals, 2 * arrivals): "A pair commits once, not once for each CTA.",
+            (*right[:2], 2 * arrivals, 2 * arrivals): "A pair commits once, not once per CTA.",
         },
     )
     return "CTAs load. Pairs commit. Commits arrive at CTAs."
@@ -293,7 +293,7 @@ def check_commit_mask(answer: object) -> str:
     ]
     if given == of_pairs:
         raise WrongAnswer(
-            "In your mask each bit stands for a pair. The mask has a bit for each CTA, so each pair takes two.",
+            "In your mask each bit stands for a pair. The mask has a bit per CTA, so each pair takes two.",
             where="commit_mask(1, 1, 2, 4)",
         )
     if given == [0b11 << (2 * m + 2 * pm * n) for m, n, pm, pn in cases]:
@@ -381,7 +381,7 @@ def check_fixed_ptx(answer: object) -> str:
     hints=[
         "`rank % 2 == 0` leads. Only the leader announces, waits for the bytes, multiplies and commits.",
         "Each stage of B gets bytes from both pairs. So both pairs must hear from both commits.",
-        "A's load takes no mask, B's takes mask_b. What lands in both CTAs of the pair counts on the leader's barrier.",
+        "A's load takes no mask, B's takes mask_b. The leader's barrier counts what lands in both CTAs of the pair.",
     ],
 )
 def check_two_pairs(answer: object) -> str:
