@@ -93,7 +93,7 @@ class _Barriers:
         self.waiting: list[list[tuple[Bundle, Split]]] = [[] for _ in range(N_BARRIERS)]
         self.live: NDArray[np.int64] | None = None
         """Live warps of each block; None if a warp has ended since the last count."""
-        self.ended = np.zeros(cohort.n, dtype=np.int64)
+        self.ended: NDArray[np.int64] = np.zeros(cohort.n, dtype=np.int64)
         """Threads of each block that have ended, by the same count."""
 
     def live_warps(self) -> NDArray[np.int64]:
@@ -101,7 +101,7 @@ class _Barriers:
         if self.live is None:
             bundles = [b for b in self.cohort.bundles if b.rank == self.rank]
             self.live = np.sum([b.live.any(axis=1) for b in bundles], axis=0, dtype=np.int64)
-            lanes = np.sum([b.live.sum(axis=1) for b in bundles], axis=0, dtype=np.int64)
+            lanes: NDArray[np.int64] = np.sum([b.live.sum(axis=1) for b in bundles], axis=0, dtype=np.int64)
             self.ended = self.cohort.machine.threads_per_block - lanes
         return self.live
 
