@@ -42,9 +42,13 @@ ELSEWHERE = {
 WORDS = {
     "emulator/checks": ({"mbarrier", "mma", "wgmma"}, "kinds of clocks, and a noun of a report"),
     "emulator/errors.py": ({"trap"}, "a noun of a report"),
+    "emulator/memory/mbarriers.py": (
+        {f"mbarrier.{kind}" for kind in ("arrive", "complete_tx", "expect_tx", "phase", "resume")},
+        "kinds of events",
+    ),
     "emulator/memory/tensor_memory.py": ({"cp", "mma"}, "the pipelines of tensor memory"),
     "emulator/memory/unwritten.py": ({"cp.async"}, "a noun of a report"),
-    "emulator/numbers": ({"add", "fma"}, "operations on numbers"),
+    "emulator/numbers": ({"add", "and", "fma", "max", "min", "or", "xor"}, "operations on numbers"),
     "emulator/tools": ({"mbarrier.phase", "mbarrier.complete_tx", "mma.complete"}, "kinds of events"),
     "palette.py": ({"barrier"}, "a role of colours"),
     "cli/_events.py": ({"barrier"}, "a kind of events"),

@@ -9,6 +9,8 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = (ROOT / "lib" / "cutecourse", ROOT / "tools", ROOT / "book" / "_ext" / "coursebook")
+EVENTS = "cutecourse.emulator.core.observer"
+"""The module of events. It imports, for types only, what rows above make and its events carry."""
 
 
 def modules(packages: Iterable[Path]) -> dict[str, Path]:
@@ -21,13 +23,17 @@ def modules(packages: Iterable[Path]) -> dict[str, Path]:
     return files
 
 
-def imported_names(module: str, path: Path) -> Iterator[str]:
-    """The dotted names that a file imports anywhere: at its top, for types only, or inside a function.
+def imported_names(module: str, path: Path, *, types: bool = True) -> Iterator[str]:
+    """The dotted names that a file imports anywhere: at its top, inside a function or for types only.
 
-    `from a.b import c` gives `a.b.c`, which is a module or a name in `a.b`.
+    `from a.b import c` gives `a.b.c`, which is a module or a name in `a.b`. Without `types`, the names under
+    `if TYPE_CHECKING` are left out.
     """
     package = module.split(".") if path.name == "__init__.py" else module.split(".")[:-1]
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    if not types:
+        tree.body = [node for node in tree.body if not is_for_types(node)]
+    for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -36,15 +42,20 @@ def imported_names(module: str, path: Path) -> Iterator[str]:
             yield from (".".join([*base, alias.name]) for alias in node.names)
 
 
+def is_for_types(node: ast.stmt) -> bool:
+    return isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+
+
 def import_graph(packages: Iterable[Path]) -> dict[str, set[str]]:
     """For each module of the packages, the modules of them that its file names in an import.
 
-    Importing `a.b` runs `a/__init__.py` first. That alone is no edge: only what a file names counts.
+    Importing `a.b` runs `a/__init__.py` first. That alone is no edge: only what a file names counts. What
+    EVENTS imports for types is no edge either.
     """
     files = modules(packages)
     graph: dict[str, set[str]] = {module: set() for module in files}
     for module, path in files.items():
-        for name in imported_names(module, path):
+        for name in imported_names(module, path, types=module != EVENTS):
             while name and name not in files:
                 name = name.rpartition(".")[0]
             if name:
@@ -67,6 +78,10 @@ def test_packages__have_no_import_circle():
     assert len(graph) > 300, "the packages' modules were not found"
     circle = import_circle(graph)
     assert not circle, " imports\n".join(circle)
+
+
+def test_events__import_nothing_of_the_library_but_types():
+    assert import_graph(PACKAGES)[EVENTS] == set()
 
 
 @pytest.mark.parametrize(
