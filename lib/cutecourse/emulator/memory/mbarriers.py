@@ -194,7 +194,7 @@ class MBarrier:
         drop: bool = False,
         expect: int | None = None,
         lanes: int = 1,
-        work: Any = None,
+        work: Origin | None = None,
         asynchronous: bool = False,
     ) -> None:
         """Count arrivals: `count` each of `lanes` lanes, which first expect `expect` bytes each.
@@ -259,7 +259,7 @@ class MBarrier:
         self,
         n_bytes: int,
         origin: Origin,
-        transfer: Any,
+        transfer: object,
         *,
         by_thread: bool = False,
     ) -> None:
@@ -275,11 +275,15 @@ class MBarrier:
             self.loaded = self.phase + 1
         self.note("complete_tx", n_bytes, origin)
         done = self._settle()
-        listeners = self.cohort.listeners
-        for tell in listeners.happened if by_thread else listeners.happened_in:
-            who = (origin,) if by_thread else (self.cohort, self.cluster, self.rank, origin.site.line)
-            about = {"barrier": self.about(), "bytes": n_bytes, "transfer": transfer, "state": self.state()}
-            tell("mbarrier.complete_tx", *who, **about)
+        kind, cohort = "mbarrier.complete_tx", self.cohort
+        about: dict[str, Any] = {"bytes": n_bytes, "transfer": transfer}
+        if by_thread:
+            for tell in cohort.listeners.happened:
+                tell(kind, origin, barrier=self.about(), **about, state=self.state())
+        else:
+            for tell in cohort.listeners.happened_in:
+                place = self.cluster, self.rank, origin.site.line
+                tell(kind, cohort, *place, barrier=self.about(), **about, state=self.state())
         if done:
             self._completed()
 

@@ -1,6 +1,6 @@
 """mbarrier instructions: barriers in shared memory that count arrivals and bytes, phase after phase.
 
-The barriers' state and the waiting lanes are in emulator.instructions.memory.mbarriers.
+The barriers' state and the waiting lanes are in emulator.memory.mbarriers.
 """
 
 from __future__ import annotations
