@@ -45,7 +45,7 @@ Tags = NDArray[np.uint32]
 
 
 @dataclass(eq=False, slots=True)
-class _Uses:
+class _MemoryUses:
     """The uses of one CTA's tensor memory, by the component whose clock counts them."""
 
     loads: dict[int, Tags] = field(default_factory=dict)
@@ -91,17 +91,17 @@ class TensorMemoryRaces:
         self.cohort = cohort
         self.clocks = clocks
         self.operations = operations
-        self._uses: WeakKeyDictionary[TensorMemory, _Uses] = WeakKeyDictionary()
+        self._uses: WeakKeyDictionary[TensorMemory, _MemoryUses] = WeakKeyDictionary()
         self._loading: dict[tuple[int, int], list[tuple[TensorMemory, Region, int]]] = {}
         """The loads for which each warp (its number, its cluster) has not waited, with their lines."""
         self._ends: WeakKeyDictionary[Site, str] = WeakKeyDictionary()
         self._names: dict[int, str] = {}
         """The names of operations of the pipes, by their lines."""
 
-    def _of(self, memory: TensorMemory) -> _Uses:
+    def _of(self, memory: TensorMemory) -> _MemoryUses:
         found = self._uses.get(memory)
         if found is None:
-            found = self._uses[memory] = _Uses()
+            found = self._uses[memory] = _MemoryUses()
         return found
 
     def _tag(self, warp: int, cluster: int, line: int) -> int:
@@ -183,7 +183,7 @@ class TensorMemoryRaces:
             return
         for each in (rank, rank ^ 1):
             used = self.cohort.own(TensorMemories).used(cluster, each)
-            uses = _Uses() if used is None else self._of(used)
+            uses = _MemoryUses() if used is None else self._of(used)
             for kind in (uses.loads, uses.stores, uses.written, uses.multiplied):
                 for component, tags in kind.items():
                     if component != warp and self._unknown(tags, region, row, component):
@@ -215,7 +215,7 @@ class TensorMemoryRaces:
         line = int(tags[region.tracked].max()) & self.clocks.line_mask
         return f"warp {found.number}{where}", line
 
-    def _asked(self, uses: _Uses, region: Region, what: str, origin: Origin) -> None:
+    def _asked(self, uses: _MemoryUses, region: Region, what: str, origin: Origin) -> None:
         """Refuse columns that the peer has asked to free. Errors: TensorMemoryFreed."""
         for first, (columns, who) in uses.asked.items():
             if first < region.stop and region.first < first + columns:
@@ -227,7 +227,15 @@ class TensorMemoryRaces:
                 )
 
     def _threads(
-        self, uses: _Uses, region: Region, what: str, origin: Origin, row: Row, warp: int, *, writes: bool
+        self,
+        uses: _MemoryUses,
+        region: Region,
+        what: str,
+        origin: Origin,
+        row: Row,
+        warp: int,
+        *,
+        writes: bool,
     ) -> None:
         """Check a use against the loads (if it writes) and the stores of other warps."""
         for use, kind in (("store", uses.stores), ("load", uses.loads if writes else {})):
@@ -236,7 +244,7 @@ class TensorMemoryRaces:
                     self._unordered(use, region, what, origin, tags, other)
 
     def _pipes(
-        self, uses: _Uses, region: Region, what: str, origin: Origin, row: Row, *, writes: bool
+        self, uses: _MemoryUses, region: Region, what: str, origin: Origin, row: Row, *, writes: bool
     ) -> None:
         """Check a thread's use against what tcgen05.mma and cp write and, if it writes, against their A."""
         for use, kind in (("write", uses.written), ("read", uses.multiplied if writes else {})):
