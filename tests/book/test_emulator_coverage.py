@@ -27,11 +27,6 @@ NAMES = {info.name for info in supported_instructions()}
 COMPARED = 1  # the column, behind the name
 REFUSED = {
     "tcgen05.shift": "tcgen05.shift.cta_group::1.down [%r];",
-    "tensormap.cp_fenceproxy": (
-        "tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.gpu.sync.aligned"
-        " [%d], [%d], 128;"
-    ),
-    "tensormap.replace": "tensormap.replace.tile.global_address.shared::cta.b1024.b64 [%d], %d;",
 }
 
 

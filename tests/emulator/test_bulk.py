@@ -228,30 +228,6 @@ def test_bulk__names_the_forms_that_it_does_not_have(name, change, words):
         run(name, change)
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "tensormap.replace.tile.global_address.global.b1024.b64 [%p], %p;",
-        "tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.gpu.sync.aligned [%p], 128;",
-    ],
-)
-def test_bulk__changes_of_a_tensor_map_are_refused_by_name(name):
-    ptx = f"""
-.version 8.3
-.target sm_90a
-.address_size 64
-.visible .entry kernel(.param .u64 a)
-{{
-    .reg .b64 %p;
-    ld.param.u64 %p, [a];
-    {name}
-    ret;
-}}
-"""
-    with pytest.raises(UnsupportedInstruction, match=r"tensormap\..*not supported yet"):
-        launch(ptx, grid=1, block=32, args=[np.zeros(32, dtype=np.uint32)])
-
-
 def test_bulk__a_map_of_another_rank_is_refused():
     case = case_of("tensor/load_3d")
     made = case.make_args()

@@ -115,7 +115,7 @@ ISA: dict[tuple[str, int], tuple[Formula, Formula, Formula, Formula]] = {
 
 
 def bits_of(form: MmaForm) -> int:
-    return {"f64": 64, "tf32": 32, "f16": 16, "bf16": 16, "s8": 8, "u8": 8, "s4": 4, "u4": 4, "b1": 1}[form.a]
+    return form.element("A").bits
 
 
 def assert_follows(fragment: Fragment, row: Formula, col: Formula) -> None:

@@ -44,7 +44,7 @@ def test_mma_sync__every_form_and_suffix_has_a_case() -> None:
         else:
             wanted.add((form, ""))
     assert found == wanted
-    assert len(wanted) == 66
+    assert len(wanted) == 82
 
 
 def test_mma_sync__runs_every_instruction_of_cutlass_sm80_atoms() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -11,6 +12,7 @@ from cutecourse.emulator import EmulatorError, Note, TensorMap, launch
 from support import loaded_mma, tcgen05
 from support.loaded_mma import MMA, Box
 from support.tcgen05 import COLUMNS, DESCRIPTOR, FENCE, SETUP, ZEROS, descriptor, done, idesc, multiply
+from tools.cases import ptx_cases
 from tools.cases.wgmma_ptx import ROWS, Wgmma
 
 __all__ = ["SCENES", "Product", "Scene", "Warpgroup", "met"]
@@ -73,6 +75,20 @@ class Scene:
             hazards=hazards,
             **how,
         ).notes
+
+
+@dataclass(frozen=True)
+class ChangedMap:
+    """A copy through a tensor map that the kernel has changed and not acquired."""
+
+    seeds: int = 1
+
+    def launch(self, seed: int, hazards: dict[str, str]) -> tuple[Note, ...]:
+        """Run it; the notes."""
+        case = ptx_cases.load("tensor/map_replaced")
+        text = re.sub(r" +fence\.proxy\.tensormap.*\n", "", case.ptx).replace("entry kernel", "entry k")
+        given = case.launch_arguments(case.make_args())
+        return launch(text, **(given | {"entry": "k", "seed": seed, "hazards": hazards})).notes
 
 
 M, N, K = 128, 16, 32
@@ -149,7 +165,7 @@ A_IN_TMEM = "add.u32 %d, %d, 64;\n" + ST + "add.u32 %d, %d, 4;\n" + STORED
 
 PRODUCT = Product()
 
-SCENES: dict[str, Scene | Product | Warpgroup] = {
+SCENES: dict[str, Scene | Product | Warpgroup | ChangedMap] = {
     "deadlock": Scene(INIT + WAIT),
     "transaction bytes": Scene(INIT + EXPECT.replace("16;", "32;") + LOAD + WAIT),
     "endless": Scene("AGAIN: bra AGAIN;\n", options={"max_instructions": 1000}),
@@ -247,6 +263,7 @@ SCENES: dict[str, Scene | Product | Warpgroup] = {
     "register pool": Scene(
         "setmaxnreg.dec.sync.aligned.u32 72;\n", options={"block": 128}, directives=".maxnreg 64"
     ),
+    "no tensor map fence": ChangedMap(),
     "request after refusal": Scene(
         """.reg .b128 %word;
     @%first mbarrier.init.shared::cta.b64 [full], 1;

@@ -361,6 +361,25 @@ def _extreme(better: Callable[..., bool]) -> Callable[..., np.ndarray]:
     return of_groups
 
 
+def _product_of_bytes(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
+    """A * B + C of an m16n8k mma.sync with elements of 8 bits, by the ISA's formulas for its fragments."""
+    tiles, k = len(a), 2 * a.shape[2]
+    whole_a, whole_b = np.zeros((tiles, 16, k)), np.zeros((tiles, k, 8))
+    for lane in range(32):
+        group, thread = divmod(lane, 4)
+        for i in range(a.shape[2]):
+            row, col = group + 8 * (i // 4 % 2), 4 * thread + i % 4 + 16 * (i // 8)
+            whole_a[:, row, col] = a[:, lane, i]
+        for i in range(b.shape[2]):
+            whole_b[:, 4 * thread + i % 4 + 16 * (i // 4), group] = b[:, lane, i]
+    product, found = whole_a @ whole_b, c.astype(np.float64)
+    for lane in range(32):
+        group, thread = divmod(lane, 4)
+        for i in range(4):
+            found[:, lane, i] += product[:, group + 8 * (i // 2), 2 * thread + i % 2]
+    return found
+
+
 def _saturated(values: np.ndarray) -> np.ndarray:
     """Into [0, 1], NaN to +0."""
     clamped = np.clip(values.astype(np.float64), 0, 1) + 0.0
@@ -389,6 +408,7 @@ HELPERS: dict[str, Any] = {
     "narrowed": _narrowed,
     "widened": _widened,
     "both": _both,
+    "product_of_bytes": _product_of_bytes,
     "power": _power,
     "least": _extreme(lambda one, other: bool(one < other)),
     "greatest": _extreme(lambda one, other: bool(one > other)),

@@ -53,6 +53,7 @@ __all__ = [
     "MissingFenceAfter",
     "MissingFenceBefore",
     "MissingProxyFence",
+    "MissingTensorMapFence",
     "MissingWgmmaFence",
     "MulticastError",
     "NoBarrierError",
@@ -759,4 +760,16 @@ class RequestAfterRefusal(EmulatorError):
         "error",
         "the document leaves the behaviour undefined",
         what="a CTA executes clusterlaunchcontrol.try_cancel after is_canceled was false for an earlier one",
+    )
+
+
+class MissingTensorMapFence(EmulatorError):
+    """A tensor copy uses a tensor map that was changed and not acquired since."""
+
+    hazard = Hazard(
+        "no tensor map fence",
+        "error",
+        "the document promises that the copy sees the change only after the fence",
+        what="a tensor copy uses a tensor map in global memory that tensormap.replace or cp_fenceproxy has"
+        " changed, with no fence.proxy.tensormap::generic.acquire in its CTA since",
     )

@@ -14,7 +14,7 @@ from cutecourse.emulator.instructions.alu import (
 )
 from cutecourse.emulator.instructions.bulk import copy as bulk_copy
 from cutecourse.emulator.instructions.bulk import groups as bulk_groups
-from cutecourse.emulator.instructions.bulk import launch_control
+from cutecourse.emulator.instructions.bulk import launch_control, tensor_map_changes
 from cutecourse.emulator.instructions.bulk import tensor as bulk_tensor
 from cutecourse.emulator.instructions.control import control_flow, register_pool, shuffle
 from cutecourse.emulator.instructions.memory import atomics, cp_async, load_store
@@ -53,6 +53,7 @@ FAMILIES = (
     bulk_groups,
     bulk_tensor,
     launch_control,
+    tensor_map_changes,
     ldmatrix,
     mma,
     tcgen05_alloc,

@@ -202,6 +202,10 @@ class TensorMap:
 
     # --- the rules ------------------------------------------------------------------------------------------
 
+    def problem(self) -> str | None:
+        """The first broken rule's problem; None if the map keeps all rules."""
+        return next((problem for _, problem in self._broken_rules()), None)
+
     def _broken_rules(self) -> Iterator[tuple[str, str]]:
         """The rules that the fields break, each with the problem; only the first one is sure to be right."""
         rank = len(self.dims)

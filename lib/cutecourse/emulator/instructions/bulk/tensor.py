@@ -129,23 +129,6 @@ def prefetch_tensormap(site: Site) -> Step:
     return each_lane(site, lambda origin: find_map(origin, origin.value(address.lanes(origin.bundle))))
 
 
-@instruction(
-    "tensormap.replace",
-    "tensormap.cp_fenceproxy",
-    facts=Facts(category="TMA", refused="it is not supported yet; pass a tensor map for each use"),
-)
-def tensormap_replace(site: Site) -> Step:
-    """Change a field of a tensor map, or copy a changed one for tensor copies to see. Not supported yet.
-
-    Shapes:     each lane for itself; the copy by the whole warp together.
-    Errors:     UnsupportedInstruction, always.
-    Source:     PTX ISA 9.0, tensormap.replace
-                (#data-movement-and-conversion-instructions-tensormap-replace) and tensormap.cp_fenceproxy
-                (#parallel-synchronization-and-communication-instructions-tensormap-cp-fenceproxy).
-    """
-    site.refuse()
-
-
 class _Targets(OwnerDict[Any, Targets]):
     """The destinations of a cohort's loads, cached because a kernel's loop uses the same ones again."""
 

@@ -13,10 +13,12 @@ from cutecourse.emulator.core.kinds import CHUNK
 from cutecourse.emulator.core.machine import Machine
 from cutecourse.emulator.core.memory import PARAM_WINDOW
 from cutecourse.emulator.core.origin import Origin
+from cutecourse.emulator.core.report import report
 from cutecourse.emulator.core.site import Site
 from cutecourse.emulator.errors import AddressError, AlignmentError, InvalidOperand
 from cutecourse.emulator.instructions.bulk.boxes import Box
 from cutecourse.emulator.memory.tensor_map import TOKEN_BYTES, BoundTensorMap
+from cutecourse.emulator.memory.tensor_map_fences import is_acquired
 from cutecourse.ptx.syntax import Address, Vector
 
 __all__ = ["TensorOperand", "find_map", "take_dims"]
@@ -68,9 +70,12 @@ class TensorOperand:
         for lane, address, coords in zip(lanes.tolist(), addresses, zip(*each, strict=True), strict=True):
             bound = known.maps.get(address)
             if bound is None:
-                bound = find_map(Origin(self.site, bundle, lane), address)
+                origin = Origin(self.site, bundle, lane)
+                bound = find_map(origin, address)
                 found = bundle.machine.memory.find(address)
-                if found is not None and not found.writable:
+                if found is not None and found.writable:
+                    _check_changed(origin, bound, address)
+                else:
                     known.maps[address] = bound
             boxes = known.boxes[self, bound]
             box = boxes.get(coords)
@@ -152,6 +157,28 @@ def find_map(origin: Origin, address: int) -> BoundTensorMap:
         " 128-byte parameter, or copy all its bytes",
         address=address,
     )
+
+
+def _check_changed(origin: Origin, bound: BoundTensorMap, address: int) -> None:
+    """Refuse a map that breaks a rule, and one that was changed and not acquired since.
+
+    Errors: InvalidOperand, MissingTensorMapFence.
+    """
+    problem = bound.map.problem()
+    if problem is None and bound.base % CHUNK:
+        problem = f"the tensor's address is {bound.base % CHUNK} bytes behind a multiple of {CHUNK}"
+    if problem is not None:
+        raise origin.error(InvalidOperand, f"the tensor map at 0x{address:x} was changed: {problem}")
+    if not is_acquired(origin.bundle, origin.cluster, address):
+        report(
+            "no tensor map fence",
+            f"the tensor map at 0x{address:x} was changed, and no thread of this CTA has executed"
+            " fence.proxy.tensormap::generic.acquire for it since. Release the change with"
+            " tensormap.cp_fenceproxy or fence.proxy.tensormap::generic.release, then acquire it before the"
+            " copy.",
+            origin,
+            address=address,
+        )
 
 
 def take_dims(site: Site) -> int:

@@ -1,4 +1,4 @@
-"""mma.sync: a warp multiplies two small matrices, in the shapes and types of SM80's and SM90's atoms."""
+"""mma.sync: a warp multiplies two small matrices, in the shapes and types of SM80 to SM90."""
 
 from __future__ import annotations
 
@@ -55,11 +55,21 @@ class MmaForm:
         return mma_fragment(operand, self.m, self.n, self.k, self.element(operand).bits)
 
 
+_FP8 = ("e4m3", "e5m2")
+
+
 def _forms() -> dict[tuple[str, ...], MmaForm]:
     found = [
         *(MmaForm(16, 8, k, acc, "f16", "f16", acc) for k in (8, 16) for acc in ("f16", "f32")),
         *(MmaForm(16, 8, k, "f32", "bf16", "bf16", "f32") for k in (8, 16)),
         *(MmaForm(16, 8, k, "f32", "tf32", "tf32", "f32") for k in (4, 8)),
+        *(
+            MmaForm(16, 8, k, acc, a, b, acc)
+            for k in (16, 32)
+            for acc in ("f16", "f32")
+            for a in _FP8
+            for b in _FP8
+        ),
         MmaForm(8, 8, 4, "f64", "f64", "f64", "f64"),
         *(MmaForm(16, 8, k, "f64", "f64", "f64", "f64") for k in (4, 8, 16)),
     ]
@@ -78,7 +88,7 @@ MMA_FORMS = _forms()
 """Every form by (shape, type of D, of A, of B, of C)."""
 
 _SHAPES = tuple(dict.fromkeys(form.shape for form in MMA_FORMS.values()))
-_TYPES = ("f16", "bf16", "tf32", "f32", "f64", "s8", "u8", "s4", "u4", "b1", "s32")
+_TYPES = ("f16", "bf16", "tf32", "f32", "f64", *_FP8, "s8", "u8", "s4", "u4", "b1", "s32")
 
 
 def unpack_elements(registers: NDArray[Any], element: DType) -> NDArray[Any]:
@@ -122,7 +132,8 @@ def mma_sync(site: Site) -> Step:
                 wrong number of registers, DivergedWarp if some lanes of a warp do not take part.
     Simplified: nothing for integers and f64. The other floats follow a published model of one GPU
                 generation's tensor cores, `launch(..., arithmetic="sm_90")`, in
-                `emulator.numbers.tensor_core_sums`.
+                `emulator.numbers.tensor_core_sums`; no GPU has confirmed it for e4m3 and e5m2 here. The
+                forms with .kind and scale factors of sm_120 are not supported.
     Source:     PTX ISA 9.0, mma (#warp-level-matrix-instructions-mma).
     """
     site.expect("aligned")
@@ -181,7 +192,7 @@ def _operation(site: Site, form: MmaForm) -> Any:
     if form.d == "f64":
         site.one_of("rn")
         return lambda _, a, b, c: sequential_f64_products(a, b, c)
-    source, accumulator = FORMATS[form.a], FORMATS[form.d]
+    source, other, accumulator = FORMATS[form.a], FORMATS[form.b], FORMATS[form.d]
     return lambda arithmetic, a, b, c: fused_float_products(
-        a, b, c, source, accumulator, TENSOR_CORES[arithmetic]
+        a, b, c, source, accumulator, TENSOR_CORES[arithmetic], source_of_b=other
     )

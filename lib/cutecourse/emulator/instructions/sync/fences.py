@@ -11,7 +11,7 @@ import re
 from cutecourse.emulator.core.bundle import Bundle
 from cutecourse.emulator.core.facts import Facts
 from cutecourse.emulator.core.kinds import Mask
-from cutecourse.emulator.core.origin import first_lane
+from cutecourse.emulator.core.origin import Origin, first_lane
 from cutecourse.emulator.core.program import Step
 from cutecourse.emulator.core.registry import instruction
 from cutecourse.emulator.core.report import report
@@ -20,6 +20,7 @@ from cutecourse.emulator.core.warp_values import tell_warps
 from cutecourse.emulator.errors import InvalidOperand
 from cutecourse.emulator.instructions.stating import by_modifiers
 from cutecourse.emulator.memory.proxies import fence_shared
+from cutecourse.emulator.memory.tensor_map_fences import acquire
 from cutecourse.ptx.syntax import Instruction
 
 __all__: list[str] = []
@@ -56,7 +57,8 @@ def fence(site: Site) -> Step:
     Units:      bytes.
     Errors:     InvalidOperand for another size, and for an address that is not a multiple of 128.
     Simplified: this machine performs accesses in the order in which they are issued, so most forms have no
-                effect. Only asynchronous operations that read shared memory notice a missing fence.
+                effect. Only asynchronous operations that read shared memory, and tensor copies whose map was
+                changed, notice a missing fence. A CTA acquires a map for all its threads.
     Source:     PTX ISA 9.0, Parallel Synchronization and Communication Instructions: membar, fence
                 (#parallel-synchronization-and-communication-instructions-membar-fence).
     """
@@ -83,6 +85,9 @@ def fence(site: Site) -> Step:
                     f" {_TENSOR_MAP_BYTES}",
                     address=one,
                 )
+            for lane in bundle.lanes(mask).tolist():
+                origin = Origin(site, bundle, lane)
+                acquire(bundle, origin.cluster, origin.value(row))
         if orders_proxies:
             fence_shared(bundle, site.active(bundle, mask))
         if site.facts.fences_threads:
