@@ -250,3 +250,35 @@ def test_memory__allocations_have_gaps_and_alignment():
     assert memory.find(made[2].end) is None
     assert memory.nearest(made[2].end + 3) == (made[2], 3)
     assert memory.nearest(made[3].base - 5) == (made[3], -5)
+
+
+@pytest.mark.parametrize(
+    ("access", "element", "said"),
+    [
+        ("ld.global.f32 %x, [%a];", "f8", "read of numbers of type .f32 in array argument 0 (float64"),
+        (
+            "ld.global.f32 %x, [%a];",
+            "i4",
+            "argument 0 (int32, shape (64,)): pass an array of float32",
+        ),
+        ("ld.global.f32 %x, [%a];", "f2", "float16"),
+        ("ld.global.v4.f32 {%x, %x, %x, %x}, [%d];", "f8", "float64"),
+        ("ld.global.f64 %rd1, [%d];", "f4", "pass an array of float64"),
+        ("st.global.f32 [%a], %x;", "i4", "write of numbers of type .f32"),
+        ("red.global.add.f32 [%a], %x;", "i8", "update of numbers of type .f32"),
+        ("ld.f32 %x, [%a];", "f8", "float64"),
+        ("ld.global.f32 %x, [%a];", "f4", None),
+        ("ld.global.f32 %x, [%a];", "u4", None),
+        ("ld.global.b32 %x, [%a];", "i4", None),
+        ("ld.global.v4.f32 {%x, %x, %x, %x}, [%d];", "i4", None),
+        ("ld.global.v4.f32 {%x, %x, %x, %x}, [%d];", "f2", None),
+    ],
+)
+def test_type__of_the_array_is_compared_with_the_instructions(access, element, said):
+    text = f"{HEAD}.visible .entry k(.param .u64 data) {{ .reg .b32 %t, %x; .reg .b64 %a, %d, %rd<2>;"
+    text += "ld.param.u64 %d, [data]; mov.u32 %t, %tid.x; mad.wide.u32 %a, %t, 4, %d; mov.u32 %x, 0;"
+    notes = launch(f"{text} {access} ret; }}", grid=3, block=32, args=[np.zeros(64, element)]).notes
+    assert [(note.hazard.name, note.severity) for note in notes] == (
+        [("array of another type", "warning")] if said else []
+    )
+    assert said is None or said in notes[0].problem

@@ -1,7 +1,7 @@
 """Each fault of each kernel's folder: the kernel and its twin get the same report, which the fault names.
 
-A fault that is added to a folder is tested here without another word. Name a smaller size in `SIZES` where
-the faults' own is large.
+A fault that is added to a folder is tested here without another word. Name a smaller size in `SIZES` of
+`benchmarks/luck.py` where the faults' own is large.
 """
 
 from __future__ import annotations
@@ -9,45 +9,23 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from kernels.test_ptx_twins import LEFT_OUT, arguments_of
+from kernels.test_ptx_twins import LEFT_OUT
 
+from benchmarks import luck
+from benchmarks.luck import arguments_for, launch_of, with_fault
 from cutecourse.emulator import EmulatorError, errors
 from cutecourse.kernels import LaunchSpec, SpecError, broken_text, twin, umma_one, umma_tile, umma_tile_broken
 from cutecourse.kernels.faults import Fault, by_name, edited, faults_of
-from cutecourse.kernels.files import kernel_module, kernel_modules
 from cutecourse.kernels.twinning import has_twin
 from cutecourse.runtime import run
-
-SIZES: dict[str, tuple[int, ...]] = {"wgmma_broken": (64, 128)}
 
 
 def faults() -> list[Any]:
     """The faults of all modules of all kernels' folders, each with the module's name."""
-    return [
-        pytest.param(module, fault, id=f"{module}-{fault.name}")
-        for module in kernel_modules()
-        if not module.endswith(".source")
-        for fault in getattr(kernel_module(module), "FAULTS", {}).values()
-    ]
+    return [pytest.param(module, fault, id=f"{module}-{fault.name}") for module, fault in luck.faults()]
 
 
 EXERCISES = [param for param in faults() if param.values[1].exercise]
-
-
-def launch_of(module: str) -> LaunchSpec:
-    """The launch that a module's faults are put into: its own, or its kernel's."""
-    launch = getattr(kernel_module(module), "LAUNCH", None)
-    return launch or kernel_module(module.partition(".")[0]).LAUNCH
-
-
-def with_fault(module: str, fault: Fault) -> LaunchSpec:
-    broken = getattr(kernel_module(module), "broken", None)
-    return broken(fault.name, *SIZES.get(module, ())) if broken else launch_of(module).with_fault(fault)
-
-
-def arguments_for(module: str, spec: LaunchSpec) -> dict[str, Any]:
-    arguments = getattr(kernel_module(module), "arguments", None)
-    return arguments(0, *SIZES.get(module, ()))[0] if arguments else arguments_of(spec)
 
 
 def ended(spec: LaunchSpec, given: dict[str, Any]) -> tuple[frozenset[type], list[bytes]]:

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from benchmarks.luck import small_integers
 from cutecourse.kernels import (
     LaunchSpec,
     SpecError,
-    Tensor,
     copy_one_thread,
     copy_predicated,
     copy_threads,
@@ -56,7 +56,6 @@ from cutecourse.runtime import compile as compile_kernel
 from cutecourse.runtime import run
 from cutecourse.trace import Trace
 from support import machine
-from tools.cases.element_arrays import array_type
 
 ALSO: dict[str, Callable[[], list[LaunchSpec]]] = {
     "copy_one_thread": lambda: [copy_one_thread.spec(3, 5)],
@@ -176,13 +175,7 @@ def arguments_of(spec: LaunchSpec) -> dict[str, np.ndarray | int]:
     """Small integers in every array: their sums are exact in any order. A number is 3."""
     if spec.name in GIVEN:
         return dict(GIVEN[spec.name])
-    random = np.random.default_rng(3)
-    return {
-        name: random.integers(-8, 9, param.extents).astype(array_type(param.dtype))
-        if isinstance(param, Tensor)
-        else 3
-        for name, param in spec.arguments.items()
-    }
+    return small_integers(spec)
 
 
 def launches() -> list[Any]:

@@ -67,10 +67,9 @@ class Scene:
         if self.tensor:
             quiet = {"sum never read": "off", **hazards}
             return tcgen05.run_zeros(self.body, seed=seed, hazards=quiet).notes
-        how = {"grid": 1, "block": 32, **self.options}
+        how = {"grid": 1, "block": 32, "args": [np.zeros(64, np.uint32)], **self.options}
         return launch(
             _plain(self.body, self.directives),
-            args=[np.zeros(64, np.uint32)],
             seed=seed,
             hazards=hazards,
             **how,
@@ -180,6 +179,9 @@ SCENES: dict[str, Scene | Product | Warpgroup | ChangedMap] = {
     ),
     "open phase": Scene(INIT + LOAD + LATER, seeds=8),
     "bytes never sent": Scene(INIT + EXPECT),
+    "array of another type": Scene(
+        ".reg .f64 %f;\nld.global.f64 %f, [%to];\n", options={"args": [np.zeros(64, np.float32)]}
+    ),
     "out of bounds": Scene("ld.global.b32 %x, [%to+4096];\n"),
     "misaligned": Scene("st.shared.b32 [box+2], %me;\n"),
     "never written": Scene("ld.shared.b32 %x, [box];\n"),

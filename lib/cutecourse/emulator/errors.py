@@ -33,6 +33,7 @@ __all__ = [
     "AccumulatorInFlight",
     "AddressError",
     "AlignmentError",
+    "ArrayTypeMismatch",
     "BarrierCountError",
     "BarrierError",
     "BarrierInUse",
@@ -307,6 +308,16 @@ class AddressError(EmulatorError):
     """An access lies outside every allocation, or crosses the end of one."""
 
     hazard = _fatal("out of bounds", "the hardware faults, or uses memory that belongs to something else")
+
+
+class ArrayTypeMismatch(EmulatorError):
+    """Numbers of type .f32 or .f64 are read from, or written to, an array whose elements are others.
+
+    An array of unsigned integers may hold the bits of any type, and so may an array of narrower elements, or
+    of integers of the same size, that a kernel copies as vectors of floats.
+    """
+
+    hazard = Hazard("array of another type", "warning", "every byte is defined, but the numbers are others")
 
 
 class AlignmentError(EmulatorError):

@@ -471,7 +471,7 @@ class _Pointers:
                 return allocation.base + (start - low)
         flat = array.reshape(-1, order="A").view(np.uint8) if array.size else np.zeros(0, dtype=np.uint8)
         name = f"array argument {len(self.known)} ({array.dtype}, shape {array.shape})"
-        allocation = self.memory.allocate(name, flat)
+        allocation = self.memory.allocate(name, flat, array.dtype)
         self.known.append((start, end, allocation))
         return allocation.base
 

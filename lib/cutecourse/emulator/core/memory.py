@@ -58,6 +58,8 @@ class Allocation:
     base: int
     data: NDArray[np.uint8]
     writable: bool = True
+    element: np.dtype[Any] | None = None
+    """The type of an array argument's elements; None for anything else."""
     was_read: bool = False
     was_written: bool = False
     written: NDArray[np.uint8] | None = None
@@ -112,11 +114,15 @@ class Memory:
         self._bases: list[int] = []
         self._next = GLOBAL_BASE
 
-    def allocate(self, name: str, data: NDArray[np.uint8]) -> Allocation:
-        """Give bytes an address in .global, aligned to 1024, with an unmapped gap before and after."""
+    def allocate(
+        self, name: str, data: NDArray[np.uint8], element: np.dtype[Any] | None = None
+    ) -> Allocation:
+        """Give an array's bytes an address in .global, aligned to 1024, with unmapped gaps around it."""
         base = self._next
         self._next += room_for(len(data))
-        return self.put(name, "global", base, data)
+        allocation = self.put(name, "global", base, data)
+        allocation.element = element
+        return allocation
 
     def put(
         self, name: str, space: str, base: int, data: NDArray[np.uint8], *, writable: bool = True

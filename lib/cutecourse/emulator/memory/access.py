@@ -103,7 +103,9 @@ class Access:
         reads: bool = False,
         writes: bool = False,
         flags: bool = False,
+        kind: str = "",
     ) -> None:
+        """`kind` is the type of a word as the instruction has it, where that says something of the memory."""
         if not site.facts.states(space, bytes_ * count, reads=reads, writes=writes):
             raise AssertionError(f"{site.instruction.name} does not state its access to {space} memory")
         self.site = site
@@ -119,6 +121,7 @@ class Access:
         self.reads = reads
         self.writes = writes
         self.flags = flags
+        self._float = kind if kind in {"f32", "f64"} else ""
         """True if the access may publish a thread's earlier writes: atomics, orders stronger than weak."""
         self._low = self.size - 1
         self._unaligned, self._shift = _number(self._low), _number(self.shift)
@@ -310,6 +313,7 @@ class Access:
         first = bundle.machine.memory.find(int(flat[0]))
         if first is None or (self.writes and not first.writable):
             self._fault(bundle, address, lanes)
+        self._check_type(first, bundle, lanes, 0)
         last = bundle.machine.own(_Last)
         last[self] = _Reach(first, self)
         part = self._inside(last[self], address, lanes)
@@ -338,6 +342,21 @@ class Access:
             written = allocation.marks(self.bytes, self.count)
         return Part(reach.words, (offset >> self._shift).view(np.int64), lanes, written)
 
+    def _check_type(self, allocation: Allocation, bundle: Bundle, lanes: Lanes, position: int) -> None:
+        """Report floating-point words in an array argument of other elements (ArrayTypeMismatch)."""
+        element = allocation.element
+        if not self._float or element is None or element.kind not in "fi":
+            return
+        right = element.kind == "f" and element.itemsize == self.bytes
+        if not right and (self.count == 1 or element.itemsize > self.bytes):
+            verb = "read" if not self.writes else "update" if self.reads else "write"
+            report(
+                "array of another type",
+                f"{verb} of numbers of type .{self._float} in {allocation.name}: pass an array of"
+                f" float{8 * self.bytes}",
+                self.thread(bundle, lanes, position),
+            )
+
     def _scattered(self, bundle: Bundle, address: NDArray[Any], lanes: Lanes) -> list[Part]:
         """Split lanes that point into several allocations into parts; refuse a wrong address."""
         flat = address.reshape(-1).astype(np.uint64, copy=False)
@@ -349,6 +368,7 @@ class Access:
             allocation = bundle.machine.memory.find(int(flat[where]))
             if allocation is None or (self.writes and not allocation.writable):
                 self._fault(bundle, address, lanes)
+            self._check_type(allocation, bundle, lanes, where)
             inside = left & (flat >= np.uint64(allocation.base)) & (flat < np.uint64(allocation.end))
             part = self._inside(_Reach(allocation, self), flat[inside], which[inside])
             if part is None:

@@ -92,7 +92,7 @@ def atom(site: Site) -> Step:
     expected = first + 1 + len(operands) + hinted
     if len(site.operands) != expected or any(len(slots) != count for slots in operands):
         site.invalid(f"{site.instruction.name} takes {expected} operands with {count} registers each")
-    access = Access(site, space, n_bytes, count, reads=True, writes=True, flags=True)
+    access = Access(site, space, n_bytes, count, reads=True, writes=True, flags=True, kind=type_name)
     shared_update = _update(name, type_name, in_global=False)
     global_update = _update(name, type_name, in_global=True)
     # A `red` returns no old values, so an operation with the same result in any order needs no order.

@@ -144,7 +144,7 @@ def ld(site: Site) -> Step:
         targets = [_target(site, item, kind, size) for item in items]
     if known and address.constant is not None:
         return _load_parameter(site, address.constant, size, targets)
-    access = Access(site, space, size, count, reads=True, flags=strong)
+    access = Access(site, space, size, count, reads=True, flags=strong, kind=kind)
     lanes = address.lanes
     signed = f"i{size}" if kind[0] == "s" else None
 
@@ -228,7 +228,7 @@ def st(site: Site) -> Step:
         sources = site.sources(1, word)
     if len(sources) != count:
         site.invalid(f"{len(sources)} sources for {count} words")
-    access = Access(site, space, size, count, writes=True, flags=strong)
+    access = Access(site, space, size, count, writes=True, flags=strong, kind=kind)
     lanes = address.lanes
 
     def store(bundle: Bundle, mask: Mask) -> None:
