@@ -214,9 +214,13 @@ class DeadlockError(EmulatorError):
 
 
 class TransactionBytesError(DeadlockError):
-    """No warp can go on, and an mbarrier expects more or fewer bytes than the copies bring."""
+    """An mbarrier expects more or fewer bytes than its copies bring.
 
-    hazard = _fatal("transaction bytes", "its phase never completes")
+    Then its phase never completes, and no warp can go on; or the phase completes before all bytes have
+    landed. A launch can go on in the second case only.
+    """
+
+    hazard = Hazard("transaction bytes", "error", "its phase completes too early, or never")
 
 
 class BudgetExceeded(EmulatorError):
