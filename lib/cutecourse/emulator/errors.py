@@ -17,7 +17,7 @@ Sources: PTX ISA 9.0, Memory Consistency Model for 5th generation of TensorCore 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from cutecourse.errors import CourseError
 from cutecourse.ptx.sources import source_of
@@ -136,12 +136,15 @@ class EmulatorError(CourseError):
     `kernel`, `line` (of the PTX text), `block` (x, y, z), `rank` (of the CTA in a cluster of several CTAs),
     `warp` (its rank in the block), `lane`, `address` and `allocation` (its name) are None if they do not
     apply. `source` is the line of the source language, if the text has `.loc`. `trace` holds the events up to
-    the error, if the launch has a recorder.
+    the error, if the launch has a recorder. `notes` are the hazards that the launch met before, and `final`
+    says that no launch could go on after the error, whatever its hazard's severity.
     """
 
     hazard: ClassVar[Hazard]
     source: SourceLine | None = None
     trace: Trace | None = None
+    notes: tuple[Any, ...] = ()
+    final: bool = False
 
     def __init_subclass__(cls) -> None:
         own = cls.__dict__.get("hazard")

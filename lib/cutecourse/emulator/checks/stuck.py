@@ -192,7 +192,9 @@ def _waits(cohort: Cohort) -> Iterator[_Wait]:
 def _error(kind: type[EmulatorError], problem: str, wait: _Wait, line: int | None = None) -> EmulatorError:
     mask = wait.bundle.full if wait.split.mask is None else wait.split.mask
     lane = wait.warp * WARP_SIZE + int(np.flatnonzero(mask[wait.warp])[0])
-    return wait.bundle.error(kind, problem, line or wait.line, lane)
+    error = wait.bundle.error(kind, problem, line or wait.line, lane)
+    error.final = True
+    return error
 
 
 def _rows(machine: Machine, waits: list[_Wait]) -> list[str]:
