@@ -17,6 +17,7 @@ from cutecourse.emulator.errors import (
     AddressError,
     MissingProxyFence,
     SharedMemoryRace,
+    UninitializedRead,
     UnsupportedInstruction,
 )
 from cutecourse.kernels import umma_one
@@ -126,6 +127,19 @@ def test_errors__name_the_store_that_no_fence_follows() -> None:
     )
     with pytest.raises(MissingProxyFence, match=r"stores to shared memory at line 11 \(kernel.cu:40\)\."):
         launch(HEAD + body, grid=1, block=1, args=[np.zeros(4, np.uint32)])
+
+
+def test_errors__show_names_as_people_wrote_them() -> None:
+    kernel = "_ZN4mine4gemmILi128EfEEvPKT0_"
+    body = "{\n.reg .b32 %r;\n.shared .b32 TILE[32];\nld.shared.b32 %r, [TILE];\nret;\n}"
+    text = f"{HEAD}.visible .entry {kernel}()\n" + body.replace("TILE", f"_ZZ{kernel[2:]}E4tile")
+    with pytest.raises(UninitializedRead) as caught:
+        launch(text, grid=1, block=32)
+    assert caught.value.kernel == kernel
+    assert "at kernel mine::gemm<128, float>, PTX line" in str(caught.value)
+    assert "(in tile)" in str(caught.value)
+    [note] = launch(text, grid=1, block=32, hazards={"never written in mine::gemm": "note"}).notes
+    assert "at kernel mine::gemm<128, float>, PTX line" in str(note)
 
 
 @pytest.mark.parametrize(

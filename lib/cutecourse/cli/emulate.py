@@ -36,6 +36,7 @@ from cutecourse.emulator.numbers.tensor_core_sums import DEFAULT_ARITHMETIC, TEN
 from cutecourse.errors import CourseError
 from cutecourse.memory_report import memory_report
 from cutecourse.ptx import CheckedModule, Function, PtxError, read_module
+from cutecourse.ptx.demangle import short_name
 from cutecourse.trace import AccessLog, Recorder, Trace
 
 __all__ = ["extents", "register"]
@@ -279,9 +280,9 @@ def _hazards(arguments: argparse.Namespace) -> dict[str, str]:
 
 def _summary(result: LaunchResult) -> str:
     return (
-        f"{result.entry} ran to its end on the emulator: grid {result.grid}, block {result.block}, "
-        f"seed {result.seed}\n{result.warps} warps executed {result.total} instructions, issued as "
-        f"{result.issued} for bundles of warps"
+        f"{short_name(result.entry)} ran to its end on the emulator: grid {result.grid}, block"
+        f" {result.block}, seed {result.seed}\n{result.warps} warps executed {result.total} instructions,"
+        f" issued as {result.issued} for bundles of warps"
     )
 
 

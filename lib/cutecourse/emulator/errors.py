@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from cutecourse.errors import CourseError
+from cutecourse.ptx.demangle import short_name
 from cutecourse.ptx.sources import source_of
 
 if TYPE_CHECKING:
@@ -188,7 +189,7 @@ class EmulatorError(CourseError):
     def _message(self) -> str:
         source = f" ({self.source})" if self.source else ""
         places = [
-            (self.kernel, f"kernel {self.kernel}"),
+            (self.kernel, f"kernel {short_name(self.kernel or '')}"),
             (self.line, f"PTX line {self.line}{source}"),
             (self.block, f"block {self.block}"),
             (self.rank, f"CTA {self.rank} of its cluster"),

@@ -116,9 +116,10 @@ def report_short(origin: Origin, byte: int, copy: Use, barrier: MBarrier, what: 
     report(
         "transaction bytes",
         f"phase {copy.phase} of {barrier.where()} completed after {number(landed, 'byte')}, because {why}."
-        f" It did not wait for all {number(copy.size, 'byte')} that {_who(origin, copy)} copies at line"
-        f" {_line(origin, copy)}, and line {origin.site.in_words} uses them: {what} {_where(origin, byte)}."
-        " Announce the bytes of all copies of a phase before its last arrival.",
+        f" It did not wait for all {number(copy.size, 'byte')} that {_who(origin, copy)}, lane"
+        f" {copy.origin.lane % WARP_SIZE} copies at line {_line(origin, copy)}, and line"
+        f" {origin.site.in_words} uses them: {what} {_where(origin, byte)}. Announce the bytes of all copies"
+        " of a phase before its last arrival, or let fewer threads copy.",
         at,
         copy.line,
         address=offset,
@@ -156,22 +157,29 @@ def describe_reuse(origin: Origin, byte: int, other: Use) -> str:
 def _readers_tell(origin: Origin, other: Use) -> str:
     """Name the mbarrier by which the readers of a copy's bytes tell its issuer, if the kernel has one.
 
-    It receives no bytes. If there is one for each stage, it has the same place among them as the copy's own.
+    It receives no bytes. If there is one for each stage, they expect the same number of arrivals, and it has
+    the same place among them as the copy's own mbarrier among those that receive bytes.
     """
-    full = (origin.cluster, other.component.rank, other.component.number)
     live = origin.bundle.cohort.own(MBarriers).live
-    told: list[MBarrier] = []
-    filled = [full]
-    for key, barrier in sorted(live.items()):
-        if key[0] != origin.cluster or key[1] != origin.bundle.rank or key == full:
-            continue
-        if any(did.endswith("_tx") for did, *_ in barrier.history):
-            filled.append(key)
-        elif not barrier.loaded:
-            told.append(barrier)
+    full = other.component.number
+    receive = {
+        offset
+        for (_, _, offset), barrier in live.items()
+        if barrier.loaded or any(did.endswith("_tx") for did, *_ in barrier.history)
+    }
+    filled = sorted({full, *receive})
+    told = [
+        barrier
+        for key, barrier in sorted(live.items())
+        if key[:2] == (origin.cluster, origin.bundle.rank) and key[2] not in filled
+    ]
+    alike: dict[int, list[MBarrier]] = {}
+    for barrier in told:
+        alike.setdefault(barrier.expected, []).append(barrier)
+    sets = [barriers for barriers in alike.values() if len(barriers) == len(filled)]
     read = [b for b in told if any(by.bundle is not origin.bundle for _, by in b.history.values())]
-    if len(told) == len(filled):
-        chosen = told[sorted(filled).index(full) :][:1]
+    if len(sets) == 1:
+        chosen = [sets[0][filled.index(full)]]
     else:
         chosen = read if len(read) == 1 else told if len(told) == 1 else []
     for barrier in chosen:

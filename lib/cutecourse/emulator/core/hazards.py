@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 
 from cutecourse.emulator.errors import HAZARDS, SEVERITIES, Hazard, LaunchError
+from cutecourse.ptx.demangle import short_name
 from cutecourse.ptx.sources import SourceLine, source_of
 from cutecourse.ptx.syntax import Module
 
@@ -57,8 +58,8 @@ class Note:
         text = self.text if len(self.text) <= _LONGEST else self.text[: _LONGEST - 3] + "..."
         return (
             f"{self.severity}: {self.problem} ({self.hazard.why})\n"
-            f"  at kernel {self.kernel}, PTX line {self.line}{source}, first in block {self.block}, warp"
-            f" {self.warp}{times}\n  {text}"
+            f"  at kernel {short_name(self.kernel)}, PTX line {self.line}{source}, first in block"
+            f" {self.block}, warp {self.warp}{times}\n  {text}"
         )
 
 
@@ -118,7 +119,7 @@ def severities(chosen: Mapping[str, str] | None, kernel: str = "") -> Severities
             raise LaunchError(f"{given}: a severity is one of {', '.join(SEVERITIES)}")
         if HAZARDS[name].fixed and severity != "error":
             raise LaunchError(f"{given}: a launch cannot continue after it, so it is always an error")
-        if part not in kernel:
+        if part not in kernel and part not in short_name(kernel):
             continue
         if place is None:
             found.everywhere[name] = severity
