@@ -650,7 +650,7 @@ class MissingFenceAfter(TensorMemoryHazard):
         "no fence after",
         "note",
         "the document asks for the fence; the CuTe DSL leaves it out, and ptxas keeps the instruction"
-        " after the wait",
+        " after the wait, so a kernel of the DSL needs no change",
         what="tensor memory that others have written or read is used with no"
         " tcgen05.fence::after_thread_sync since",
     )
