@@ -833,6 +833,7 @@ MULTICAST = Kernel(
             "receiver_missing": ("TransactionBytesError", "DeadlockError", "MulticastError", "OpenPhase"),
             "own_slice_expected": (
                 "BarrierCountError",
+                "TransactionBytesError",
                 "ReadBeforeWait",
                 "MulticastError",
                 "UninitializedRead",

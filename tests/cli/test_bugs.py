@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 import subprocess
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -20,17 +19,11 @@ REDUCED = CUDA.with_suffix(".ptx")
 SAID = {
     "missing_barrier": "put a barrier between it and the read",
     "out_of_bounds": "0 bytes past the end of the nearest allocation",
-    "short_expect_tx": "bytes",
+    "short_expect_tx": "bytes, because the expect_tx at line",
     "long_expect_tx": "bytes are missing at mbarrier",
     "second_round": "with parity 1 first",
     "missing_wait_group": "Is a cp.async.wait_group missing",
     "missing_proxy_fence": "with no fence.proxy.async after it",
-}
-AFTER_ITS_REPORT = {
-    "short_expect_tx": "the report blames the reader, who did wait",
-    "second_round": "the copy's line is a PTX line alone",
-    "missing_wait_group": "the copy's line is a PTX line alone",
-    "missing_proxy_fence": "the store has no line in the report",
 }
 
 
@@ -83,16 +76,6 @@ TEXTS = [
 ]
 
 
-def expected(failures: dict[str, str]) -> list[Any]:
-    """All kernels, those whose report is not yet good enough marked as failures, with the reason."""
-    return [
-        pytest.param(name, marks=pytest.mark.xfail(strict=True, reason=failures[name]))
-        if name in failures
-        else name
-        for name in SAID
-    ]
-
-
 def emulate(capsys, folder: Path, text: str, kernel: str) -> tuple[int, str]:
     """Run a kernel as an engineer would, in a folder of its own; the status and what it said."""
     bounded = kernel == "out_of_bounds"
@@ -112,7 +95,7 @@ def test_bugs__right_kernel_has_no_report(request, capsys, tmp_path, texts, kern
 
 
 @pytest.mark.parametrize("texts", TEXTS)
-@pytest.mark.parametrize("kernel", expected({"short_expect_tx": AFTER_ITS_REPORT["short_expect_tx"]}))
+@pytest.mark.parametrize("kernel", SAID)
 def test_bugs__report_leads_to_the_mistake(request, capsys, tmp_path, texts, kernel):
     status, said = emulate(capsys, tmp_path, request.getfixturevalue(texts)["wrong"], kernel)
     assert status == 1
@@ -122,7 +105,7 @@ def test_bugs__report_leads_to_the_mistake(request, capsys, tmp_path, texts, ker
 
 
 @pytest.mark.parametrize("texts", TEXTS)
-@pytest.mark.parametrize("kernel", expected(AFTER_ITS_REPORT))
+@pytest.mark.parametrize("kernel", SAID)
 def test_bugs__report_names_both_lines(request, capsys, tmp_path, texts, kernel):
     _, said = emulate(capsys, tmp_path, request.getfixturevalue(texts)["wrong"], kernel)
     missing = [line for line in marked(kernel) if f"bugs.cu:{line})" not in said]

@@ -243,6 +243,20 @@ def test_emulate__takes_severities(capsys, options, status, where):
     assert ("1 note about hazards" in out) == ("never-written=note" in options)
 
 
+def test_emulate__names_the_hazard_and_keeps_going(capsys):
+    twice = UNWRITTEN.replace("%x, [sum];", "%x, [sum];\n    ld.shared.b32 %me, [sum];")
+    line = twice[: twice.index("ld.shared")].count("\n") + 1
+    once = run(capsys, twice, "--arg", "out:c.npy:f32:50")
+    lower = f'hazard: never written. To lower it: "never written" = note, or "never written at {line}" = note'
+    assert once[0] == 1
+    assert lower in once[2]
+    assert once[2].count("hazard: ") == 1
+    status, out, err = run(capsys, twice, "--arg", "out:c.npy:f32:50", "--keep-going")
+    assert (status, err.count("cutecourse: error: "), err.count("hazard: never written.")) == (1, 2, 2)
+    assert "ran to its end" in out
+    assert run(capsys, twice, "--arg", "out:c.npy:f32:50", "--keep-going", "--explore", "2")[0] == 2
+
+
 ORDER = UNWRITTEN.replace("    ld.shared.b32 %x, [sum];\nDONE:\n", "DONE:\n    st.global.b32 [%out], %me;\n")
 
 

@@ -18,6 +18,7 @@ from cutecourse.emulator.errors import (
     SameValueWritten,
     SharedMemoryRace,
     StageReusedEarly,
+    TransactionBytesError,
     UninitializedRead,
 )
 from support import tcgen05
@@ -390,6 +391,35 @@ def test_copies__issued_over_what_is_still_read():
     for found in outcomes(body):
         assert found is not None
         assert found[0].__name__ in {"StageReusedEarly", "BarrierCountError"}, found[2]
+        if found[0] is StageReusedEarly:
+            assert re.search("Wait for mbarrier empty|Let the reader arrive", found[2]), found[2]
+
+
+def test_copies__over_another_name_the_barrier_at_which_the_readers_arrive():
+    """If there is none, the report says that there has to be one."""
+    twice = EXPECT + COPY + "\n" + EXPECT.replace("full", "next") + COPY.replace("full", "next") + "\n"
+    declared = "@%first mbarrier.init.shared::cta.b64 [next], 1;\n"
+    for unused, words in (("", "Wait for mbarrier empty "), ("empty", "Let the readers arrive at another")):
+        body = declared + (f"@%first mbarrier.inval.shared::cta.b64 [{unused}];\n" if unused else "") + twice
+        text = kernel(body, declared=".shared .align 8 .b64 next;")
+        with pytest.raises(StageReusedEarly, match=words) as caught:
+            launch(text, grid=1, block=96, args=[np.arange(1024, dtype=np.uint8)])
+        assert "have been read" in str(caught.value)
+        assert "mbarrier full" not in str(caught.value)
+
+
+SHORT = EXPECT.replace("256", "128")
+
+
+def test_copies__of_more_bytes_than_are_announced():
+    """The threads have waited for the phase, so the report is about the bytes."""
+    load = "ld.shared.b32 %y, [box+252];"
+    words = (
+        "completed after 128 bytes, because the expect_tx at line [0-9]+ announces no more. It did not wait"
+        " for all 256 bytes that warp 0, lane 0 copies at line [0-9]+, and line [0-9]+ uses them: read of"
+    )
+    is_reported(f"{SHORT}{COPY}\n{full(0)}{load}", TransactionBytesError, {SHORT.strip()}, words)
+    is_clean(f"{EXPECT}{COPY}\n{full(0)}{load}")
 
 
 def test_copies__over_what_a_thread_reads():

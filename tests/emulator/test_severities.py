@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
-from cutecourse.emulator import EmulatorError, launch
-from cutecourse.emulator.core.hazards import read_severities
-from cutecourse.emulator.errors import LaunchError, SharedMemoryRace
+from cutecourse.emulator import HAZARDS, EmulatorError, Note, launch
+from cutecourse.emulator.core.hazards import grouped, lowering, read_severities
+from cutecourse.emulator.core.report import MOST_ERRORS
+from cutecourse.emulator.errors import AddressError, LaunchError, SharedMemoryRace, UninitializedRead
 
 RACE = """
 .version 9.0
@@ -103,3 +106,55 @@ def test_read_severities__reads_a_file() -> None:
 def test_read_severities__says_which_line_is_wrong(line: str, message: str) -> None:
     with pytest.raises(EmulatorError, match=message):
         read_severities(f"race = off\n{line}\n", "list.txt, line")
+
+
+TWICE = RACE.replace(
+    "    ret;", "    @%p st.shared.b32 [tile+4], 5;\n    @!%p ld.shared.b32 %r1, [tile+4];\n    ret;"
+)
+
+
+def test_keep_going__reports_each_pair_of_lines_once() -> None:
+    result = launch(TWICE, grid=1, block=64, hazards={"never written": "off"}, keep_going=True)
+    assert [(n.hazard.name, n.severity) for n in result.notes] == [("race", "error")] * 2
+    assert len({(n.line, n.other_line) for n in result.notes}) == 2
+    assert str(result.notes[0]).startswith("error: ")
+
+
+def test_keep_going__ends_where_the_launch_cannot_go_on_and_tells_what_came_before() -> None:
+    text = TWICE.replace("    ret;", "    bar.sync 0;\n    ld.shared.b32 %r1, [tile+8192];\n    ret;")
+    with pytest.raises(AddressError) as caught:
+        launch(text, grid=1, block=64, hazards={"never written": "off"}, keep_going=True)
+    assert [note.hazard.name for note in caught.value.notes] == ["race", "race"]
+
+
+def test_keep_going__ends_after_twenty_errors() -> None:
+    many = "".join(f"    @!%p ld.shared.b32 %r1, [tile+{4 * i}];\n" for i in range(8, 38))
+    with pytest.raises(UninitializedRead) as caught:
+        launch(RACE.replace("    ret;", many + "    ret;"), grid=1, block=64, keep_going=True)
+    assert len(caught.value.notes) == MOST_ERRORS
+
+
+def test_lowering__gives_words_that_lower_the_hazard_at_its_line() -> None:
+    with pytest.raises(SharedMemoryRace) as caught:
+        launch(RACE, grid=1, block=64, hazards={"never written": "off"})
+    error = caught.value
+    words = lowering(error.hazard, error.line, error.source, final=error.final)
+    everywhere, here = re.findall(r'"(.*?)" = note', words)
+    assert everywhere == "race"
+    assert notes({here: "note"}) == {"race": "note"}
+    with pytest.raises(AddressError) as caught_too:
+        launch(RACE.replace("[tile]", "[tile+8192]"), grid=1, block=64)
+    assert "cannot be lowered" in lowering(caught_too.value.hazard, 3, None)
+
+
+def test_grouped__has_ten_lines_at_most() -> None:
+    made = [
+        Note(hazard, "note", "", "k", line, None, "", (0, 0, 0), 0, count=3)
+        for n, hazard in enumerate(HAZARDS.values())
+        for line in range(1, 3 + (n == 4))
+    ]
+    rows = grouped(made)
+    most = list(HAZARDS.values())[4]
+    assert len(rows) == 10
+    assert rows[0] == f"note: {most.name} at lines 1, 2, 3, 9 times: {most.why}"
+    assert rows[-1] == f"and {len(HAZARDS) - 9} hazards more"

@@ -13,7 +13,13 @@ import pytest
 
 from cutecourse import runtime
 from cutecourse.emulator import EmulatorError, LaunchResult, launch
-from cutecourse.emulator.errors import AddressError, UnsupportedInstruction
+from cutecourse.emulator.errors import (
+    AddressError,
+    MissingProxyFence,
+    SharedMemoryRace,
+    UninitializedRead,
+    UnsupportedInstruction,
+)
 from cutecourse.kernels import umma_one
 from cutecourse.ptx import parse
 from cutecourse.ptx.sources import source_of
@@ -97,6 +103,43 @@ def test_notes__name_the_line() -> None:
     [note] = result.notes
     assert str(note.source) == "kernel.py:42"
     assert f"PTX line {note.line} (kernel.py:42), first in block" in str(note)
+
+
+def test_errors__name_the_lines_of_both_sides() -> None:
+    body = (
+        '.file 1 "/example/kernel.cu"\n.file 2 "/example/helper.cuh"\n.visible .entry k()\n{\n.reg .b32 %r;\n'
+        ".reg .pred %p;\n.shared .b32 s[32];\nmov.u32 %r, %tid.x;\nsetp.lt.u32 %p, %r, 32;\n"
+        ".loc 2 7 1, function_name $L, inlined_at 1 31 5\n@%p st.shared.b32 [s], 5;\n"
+        ".loc 1 42 7\n@!%p ld.shared.b32 %r, [s];\nret;\n}"
+    )
+    with pytest.raises(SharedMemoryRace) as caught:
+        launch(HEAD + body, grid=1, block=64, hazards={"never written": "off"})
+    assert "(helper.cuh:7, inlined at kernel.cu:31)" in str(caught.value)
+    assert "(kernel.cu:42)" in str(caught.value)
+
+
+def test_errors__name_the_store_that_no_fence_follows() -> None:
+    body = (
+        '.file 1 "/example/kernel.cu"\n.visible .entry k(.param .u64 o)\n{\n.reg .b64 %o;\n.reg .b32 %r;\n'
+        ".shared .align 16 .b32 s[4];\nld.param.u64 %o, [o];\nmov.u32 %r, 5;\n"
+        ".loc 1 40 7\nst.shared.v4.b32 [s], {%r, %r, %r, %r};\n"
+        ".loc 1 42 7\ncp.async.bulk.global.shared::cta.bulk_group [%o], [s], 16;\nret;\n}"
+    )
+    with pytest.raises(MissingProxyFence, match=r"stores to shared memory at line 11 \(kernel.cu:40\)\."):
+        launch(HEAD + body, grid=1, block=1, args=[np.zeros(4, np.uint32)])
+
+
+def test_errors__show_names_as_people_wrote_them() -> None:
+    kernel = "_ZN4mine4gemmILi128EfEEvPKT0_"
+    body = "{\n.reg .b32 %r;\n.shared .b32 TILE[32];\nld.shared.b32 %r, [TILE];\nret;\n}"
+    text = f"{HEAD}.visible .entry {kernel}()\n" + body.replace("TILE", f"_ZZ{kernel[2:]}E4tile")
+    with pytest.raises(UninitializedRead) as caught:
+        launch(text, grid=1, block=32)
+    assert caught.value.kernel == kernel
+    assert "at kernel mine::gemm<128, float>, PTX line" in str(caught.value)
+    assert "(in tile)" in str(caught.value)
+    [note] = launch(text, grid=1, block=32, hazards={"never written in mine::gemm": "note"}).notes
+    assert "at kernel mine::gemm<128, float>, PTX line" in str(note)
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from cutecourse.emulator.errors import (
     ReadBeforeWait,
     SharedMemoryRace,
     StageReusedEarly,
+    TransactionBytesError,
     UninitializedRead,
 )
 from cutecourse.kernels import (
@@ -241,14 +242,14 @@ REPORTS = {
     "too_few_bytes": (DeadlockError, ["full", "128 bytes came that no expect_tx announced"]),
     "parity_never_flipped": (ReadBeforeWait, ["stage", "Wait for mbarrier full with parity 1"]),
     "no_wait": ((ReadBeforeWait, UninitializedRead), ["stage", "wait"]),
-    "not_elected": (ReadBeforeWait, ["stage", "Wait for mbarrier full with parity 0"]),
+    "not_elected": (TransactionBytesError, ["stage", "all 2048 bytes that warp 0, lane "]),
     "no_proxy_fence": (MissingProxyFence, ["stage", "no fence.proxy.async after it"]),
     "stage_reused": (BarrierCountError, ["full", "all arrivals of phase 0 have come"]),
     "store_not_awaited": (StageReusedEarly, ["stage", "cp.async.bulk.wait_group.read"]),
 }
 MULTICAST_REPORTS = {
     "receiver_missing": (DeadlockError, ["full", "CTA 3"]),
-    "own_slice_expected": (ReadBeforeWait, ["tile", "Wait for mbarrier full"]),
+    "own_slice_expected": (TransactionBytesError, ["tile", "completed after 512 bytes"]),
 }
 
 

@@ -9,10 +9,10 @@ from cutecourse import runtime
 from cutecourse.emulator.errors import (
     BarrierCountError,
     DeadlockError,
-    ReadBeforeWait,
     SharedMemoryRace,
     StageReusedEarly,
     TensorMemoryAccessError,
+    TransactionBytesError,
     UninitializedRead,
 )
 from cutecourse.kernels import (
@@ -148,8 +148,8 @@ FULL, EMPTY = 3 * 32768, 3 * 32768 + 3 * 8
 REPORTS = {
     "wrong_mask": (SharedMemoryRace, ["multicast mask of each"]),
     "peer_not_expected": (
-        ReadBeforeWait,
-        ["A reads shared offset 0x0", f"+{FULL} of CTA", "parity 0", "tcgen05.mma.cta_group::2"],
+        TransactionBytesError,
+        ["A reads shared offset 0x0", f"+{FULL} (block", "after 32768 bytes, because the expect_tx at line "],
     ),
     "follower_multiplies": (
         DeadlockError,
@@ -167,7 +167,8 @@ REPORTS = {
         [
             "the copy writes shared offset 0x0 ",
             "into which warp 0 of CTA 3 copies at line ",
-            f"its thread has not waited for that copy. Wait for mbarrier __dynamic_shmem__0+{FULL} of CTA 2,",
+            "nothing tells its thread that those bytes have been read. ",
+            "Let the readers arrive at another mbarrier when they are done",
         ],
     ),
     "freed_too_early": (

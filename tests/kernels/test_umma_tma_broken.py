@@ -12,6 +12,7 @@ from cutecourse.emulator.errors import (
     ReadBeforeWait,
     SharedMemoryRace,
     StageReusedEarly,
+    TransactionBytesError,
 )
 from cutecourse.kernels import umma_tma_broken
 from cutecourse.kernels.spec import SpecError
@@ -19,7 +20,7 @@ from cutecourse.runtime import run
 
 # What is raised, with which words, with which of the emulator's orders.
 REPORTS = {
-    ("own_slices_expected",): (0, ReadBeforeWait, "A reads shared offset 0x0"),
+    ("own_slices_expected",): (0, TransactionBytesError, "completed after 24576 bytes"),
     ("two_ctas_expected",): (0, DeadlockError, "is in phase 0 and lacks 49152 bytes"),
     ("commit_to_own_row",): (0, DeadlockError, "is in phase 0 and lacks 1 of 3 arrivals"),
     ("count_of_own_row",): (0, StageReusedEarly, "the copy writes"),

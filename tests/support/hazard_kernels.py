@@ -166,7 +166,17 @@ PRODUCT = Product()
 
 SCENES: dict[str, Scene | Product | Warpgroup | ChangedMap] = {
     "deadlock": Scene(INIT + WAIT),
-    "transaction bytes": Scene(INIT + EXPECT.replace("16;", "32;") + LOAD + WAIT),
+    "transaction bytes": Scene(
+        INIT
+        + EXPECT
+        + LOAD
+        + LOAD.replace("[box]", "[box+16]")
+        + WAIT
+        + LATER
+        + "@%first ld.shared.b32 %x, [box];\n@%first ld.shared.b32 %x, [box+16];\n"
+        + EXPECT
+        + WAIT.replace("AGAIN", "LAST").replace("0;", "1;")
+    ),
     "endless": Scene("AGAIN: bra AGAIN;\n", options={"max_instructions": 1000}),
     "trap": Scene("trap;"),
     "no mbarrier": Scene("@%first mbarrier.arrive.shared::cta.b64 _, [full];\n"),

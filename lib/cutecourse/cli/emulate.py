@@ -29,13 +29,14 @@ from cutecourse.analysis.arguments import Arguments, check_writable
 from cutecourse.cli._events import WHAT_FILTERS, event_filter, new_recorder, print_events
 from cutecourse.cli._files import read_ptx, read_text
 from cutecourse.emulator import EmulatorError, LaunchResult, explore, launch
-from cutecourse.emulator.core.hazards import read_severities
+from cutecourse.emulator.core.hazards import Note, grouped, lowering, read_severities
 from cutecourse.emulator.errors import BudgetExceeded, LaunchError, UnsupportedInstruction
 from cutecourse.emulator.launch import DEFAULT_BUDGET
 from cutecourse.emulator.numbers.tensor_core_sums import DEFAULT_ARITHMETIC, TENSOR_CORES
 from cutecourse.errors import CourseError
 from cutecourse.memory_report import memory_report
 from cutecourse.ptx import CheckedModule, Function, PtxError, read_module
+from cutecourse.ptx.demangle import short_name
 from cutecourse.trace import AccessLog, Recorder, Trace
 
 __all__ = ["extents", "register"]
@@ -90,7 +91,9 @@ def register(subparsers: Any) -> None:
         help="print the sectors of global memory and the wavefronts of shared memory that each instruction "
         "moves, beside the least possible",
     )
-    parser.add_argument("--notes", action="store_true", help="print hazards that do no harm on hardware")
+    parser.add_argument(
+        "--notes", action="store_true", help="print hazards that do no harm, in ten lines at most"
+    )
     parser.add_argument(
         "--hazard",
         action="append",
@@ -104,6 +107,11 @@ def register(subparsers: Any) -> None:
         "--suppress",
         metavar="FILE",
         help="a text with one such NAME=SEVERITY a line, and comments after #; --hazard holds before it",
+    )
+    parser.add_argument(
+        "--keep-going",
+        action="store_true",
+        help="go on after an error where that is possible, and report all that the run meets",
     )
     parser.add_argument("--strict", action="store_true", help="exit with 1 if there is a warning")
     parser.add_argument(
@@ -151,15 +159,26 @@ def _run(arguments: argparse.Namespace) -> int:
     except (InputError, PtxError, LaunchError, UnsupportedInstruction) as error:
         return _say(error, NOT_RUN)
     except EmulatorError as error:
-        return _say(error, WRONG)
+        _say_errors(error.notes)
+        about = lowering(error.hazard, error.line, error.source, final=error.final)
+        return _say(error, WRONG, f"\n  {about}")
 
 
 _OPTIONS = {"max_instructions": "--budget", "dynamic_smem": "--smem"}
 """What a message calls an argument of the launch, and the option that gives it here."""
 
 
-def _say(error: CourseError, status: int) -> int:
-    problem = "\n  ".join([str(error), *getattr(error, "__notes__", ())])
+def _say_errors(notes: Sequence[Note], *severities: str) -> int:
+    """Print the notes that are errors, or have one of these severities; their number."""
+    said = [note for note in notes if note.severity in {"error", *severities}]
+    for note in said:
+        about = lowering(note.hazard, note.line, note.source)
+        print(f"cutecourse: {note}\n  {about}", file=sys.stderr)
+    return len(said)
+
+
+def _say(error: CourseError, status: int, about: str = "") -> int:
+    problem = "\n  ".join([str(error), *getattr(error, "__notes__", ())]) + about
     named = re.sub(rf"\b({'|'.join(_OPTIONS)})\b", lambda found: _OPTIONS[found[0]], problem)
     print(f"cutecourse: {named}", file=sys.stderr)
     return status
@@ -172,6 +191,8 @@ def _emulate(arguments: argparse.Namespace) -> int:
             raise InputError(f"--{name} {given}: give a number greater than 0")
     if arguments.trace:
         check_writable(arguments.trace)
+    if arguments.explore is not None and arguments.keep_going:
+        raise InputError("--explore compares how runs end, so it takes no --keep-going")
     traced = arguments.trace or arguments.events is not None or arguments.memory
     if arguments.explore is not None and (arguments.explore < 2 or traced):
         why = "takes no --trace, no --events and no --memory" if traced else "takes 2 seeds or more"
@@ -209,10 +230,9 @@ def _emulate(arguments: argparse.Namespace) -> int:
     if accesses is not None:
         print(memory_report(accesses, checked.module, kernel=result.entry, uncounted=result.uncounted))
     _print_notes(result, arguments.notes)
-    warned = [note for note in result.notes if note.severity == "warning"]
-    for note in warned:
-        print(f"cutecourse: {note}", file=sys.stderr)
-    return WRONG if warned and arguments.strict else RAN
+    wrong = any(note.severity == "error" for note in result.notes)
+    said = _say_errors(result.notes, "warning")
+    return WRONG if wrong or (said and arguments.strict) else RAN
 
 
 def _explore(arguments: argparse.Namespace, checked: CheckedModule, options: dict[str, Any]) -> int:
@@ -243,6 +263,7 @@ def _options(arguments: argparse.Namespace, entry: Function, values: Sequence[An
         "max_instructions": arguments.budget,
         "arithmetic": arguments.arithmetic,
         "hazards": _hazards(arguments),
+        "keep_going": arguments.keep_going,
     }
 
 
@@ -259,16 +280,16 @@ def _hazards(arguments: argparse.Namespace) -> dict[str, str]:
 
 def _summary(result: LaunchResult) -> str:
     return (
-        f"{result.entry} ran to its end on the emulator: grid {result.grid}, block {result.block}, "
-        f"seed {result.seed}\n{result.warps} warps executed {result.total} instructions, issued as "
-        f"{result.issued} for bundles of warps"
+        f"{short_name(result.entry)} ran to its end on the emulator: grid {result.grid}, block"
+        f" {result.block}, seed {result.seed}\n{result.warps} warps executed {result.total} instructions,"
+        f" issued as {result.issued} for bundles of warps"
     )
 
 
 def _print_notes(result: LaunchResult, shown: bool) -> None:
     notes = [note for note in result.notes if note.severity == "note"]
     if shown:
-        print(*notes, sep="\n", end="\n" if notes else "")
+        print(*grouped(notes), sep="\n", end="\n" if notes else "")
     if notes and not shown:
         times = "1 note" if len(notes) == 1 else f"{len(notes)} notes"
         print(f"{times} about hazards that do no harm on hardware; --notes prints them")

@@ -17,9 +17,10 @@ Sources: PTX ISA 9.0, Memory Consistency Model for 5th generation of TensorCore 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from cutecourse.errors import CourseError
+from cutecourse.ptx.demangle import short_name
 from cutecourse.ptx.sources import source_of
 
 if TYPE_CHECKING:
@@ -138,12 +139,15 @@ class EmulatorError(CourseError):
     `kernel`, `line` (of the PTX text), `block` (x, y, z), `rank` (of the CTA in a cluster of several CTAs),
     `warp` (its rank in the block), `lane`, `address` and `allocation` (its name) are None if they do not
     apply. `source` is the line of the source language, if the text has `.loc`. `trace` holds the events up to
-    the error, if the launch has a recorder.
+    the error, if the launch has a recorder. `notes` are the hazards that the launch met before, and `final`
+    says that no launch could go on after the error, whatever its hazard's severity.
     """
 
     hazard: ClassVar[Hazard]
     source: SourceLine | None = None
     trace: Trace | None = None
+    notes: tuple[Any, ...] = ()
+    final: bool = False
 
     def __init_subclass__(cls) -> None:
         own = cls.__dict__.get("hazard")
@@ -187,7 +191,7 @@ class EmulatorError(CourseError):
     def _message(self) -> str:
         source = f" ({self.source})" if self.source else ""
         places = [
-            (self.kernel, f"kernel {self.kernel}"),
+            (self.kernel, f"kernel {short_name(self.kernel or '')}"),
             (self.line, f"PTX line {self.line}{source}"),
             (self.block, f"block {self.block}"),
             (self.rank, f"CTA {self.rank} of its cluster"),
@@ -216,9 +220,13 @@ class DeadlockError(EmulatorError):
 
 
 class TransactionBytesError(DeadlockError):
-    """No warp can go on, and an mbarrier expects more or fewer bytes than the copies bring."""
+    """An mbarrier expects more or fewer bytes than its copies bring.
 
-    hazard = _fatal("transaction bytes", "its phase never completes")
+    Then its phase never completes, and no warp can go on; or the phase completes before all bytes have
+    landed. A launch can go on in the second case only.
+    """
+
+    hazard = Hazard("transaction bytes", "error", "its phase completes too early, or never")
 
 
 class BudgetExceeded(EmulatorError):
@@ -654,7 +662,7 @@ class MissingFenceAfter(TensorMemoryHazard):
         "no fence after",
         "note",
         "the document asks for the fence; the CuTe DSL leaves it out, and ptxas keeps the instruction"
-        " after the wait",
+        " after the wait, so a kernel of the DSL needs no change",
         what="tensor memory that others have written or read is used with no"
         " tcgen05.fence::after_thread_sync since",
     )

@@ -112,6 +112,7 @@ def launch(
     names: Mapping[str, tuple[int, int]] | None = None,
     processes: int | None = None,
     accesses: AccessLog | None = None,
+    keep_going: bool = False,
 ) -> LaunchResult:
     """Run a kernel from its PTX text, or the module that was read from it, on this machine's CPU.
 
@@ -133,6 +134,9 @@ def launch(
     `processes` limits the number of processes that share a long launch of a large grid, if its clusters
     cannot learn from each other and nothing is recorded; the default is one for each core. The results are
     the same.
+    `keep_going` goes on after hazards that are errors where that is possible: they become notes with the
+    severity "error", each pair of lines once. The launch ends at the first hazard after which it cannot go
+    on, or after 20 others; the error then has the notes.
 
     Raises PtxError for a malformed text, and EmulatorError for every mistake of the launch or the kernel. A
     KeyboardInterrupt gets a note of the lines that ran most often.
@@ -179,6 +183,7 @@ def launch(
             chosen,
             observers,
             is_watched=recorder is not None or accesses is not None,
+            keep_going=bool(keep_going),
         )
         _check_shared(machine)
     except EmulatorError as error:
@@ -202,12 +207,14 @@ def launch(
             arithmetic=arithmetic,
             hazards=dict(hazards or {}),
             names=dict(names or {}),
+            keep_going=keep_going,
         )
         record(recorder, scheduler, again, args)
     try:
         used = run_parts(scheduler, None if processes is None else int(processes))
     except EmulatorError as error:
         error.locate(module)
+        error.notes = _in_order(machine)
         if recorder is not None:
             recorder.ended(f"{type(error).__name__}: {error.problem}")
             error.trace = recorder.trace()
@@ -238,8 +245,13 @@ def launch(
         issued=machine.issued,
         processes=used,
         printed="".join(machine.printed),
-        notes=tuple(sorted(machine.notes.values(), key=lambda note: (note.line, note.other_line or 0))),
+        notes=_in_order(machine),
     )
+
+
+def _in_order(machine: Machine) -> tuple[Note, ...]:
+    """The notes of a launch in the order of the PTX lines."""
+    return tuple(sorted(machine.notes.values(), key=lambda note: (note.line, note.other_line or 0)))
 
 
 @lru_cache(maxsize=32)

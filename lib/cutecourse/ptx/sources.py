@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
 from cutecourse.ptx.syntax import Block, Instruction, Loc, Module
 
@@ -46,16 +47,22 @@ def source_of(module: Module, line: int | None) -> SourceLine | None:
     """The source line of the instruction at a line of the PTX text."""
     if line is None or not module.files:
         return None
-    for instruction in _instructions(module):
-        if instruction.line == line:
-            return source_at(module, instruction.loc)
-    return None
+    return source_at(module, _locations(module).get(line))
 
 
 def line_in_words(module: Module, line: int | None) -> str:
     """A line of the PTX text with its source line where that is known: `151 (kernel.py:42)`."""
     source = source_of(module, line)
     return str(line) if source is None else f"{line} ({source})"
+
+
+@lru_cache(maxsize=16)
+def _locations(module: Module) -> dict[int, Loc | None]:
+    """The `.loc` of the first instruction in each line of a text."""
+    found: dict[int, Loc | None] = {}
+    for instruction in _instructions(module):
+        found.setdefault(instruction.line, instruction.loc)
+    return found
 
 
 def _instructions(module: Module) -> Iterator[Instruction]:

@@ -238,7 +238,8 @@ def _different(pair: _Pair) -> str:
 def _own(pair: _Pair, other: _Pair) -> str:
     return (
         f"{_both(pair)}, which is A's own tensor, in one sum with {_ks(other.a, other.k_a)} and"
-        f" {_ks(other.b, other.k_b)} (line {other.origin.site.line}). Is that A's descriptor in B's place?"
+        f" {_ks(other.b, other.k_b)} (line {other.origin.site.in_words})."
+        " Is that A's descriptor in B's place?"
     )
 
 

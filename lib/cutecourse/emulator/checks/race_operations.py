@@ -24,11 +24,12 @@ from cutecourse.emulator.checks.race_words import (
     describe_thread,
     describe_wait,
     report_meeting,
+    report_short,
 )
 from cutecourse.emulator.core.bundle import Bundle, Cohort
 from cutecourse.emulator.core.kinds import CHUNK, WARP_SIZE, any_true
 from cutecourse.emulator.core.origin import Origin
-from cutecourse.emulator.memory.mbarriers import MBarriers
+from cutecourse.emulator.memory.mbarriers import MBarrier, MBarriers
 
 if TYPE_CHECKING:
     from cutecourse.emulator.instructions.bulk.pieces import Chunks
@@ -53,6 +54,8 @@ class Operation:
     """The phase that a copy's mbarrier was in when the copy was issued; None for a reader."""
     left: int = 0
     """The number of a copy's pieces that have not landed."""
+    landed: int | None = None
+    """The phase that its mbarrier was in when a copy's last piece landed."""
     size: int = 0
     """The number of chunks that a copy writes; 0 for a reader."""
     adds: bool = False
@@ -70,7 +73,7 @@ class Operation:
     def use(self) -> Use:
         """The operation in the form that reports take."""
         action = "copy" if self.size else "operation"
-        return Use(self.whose, self.origin.site.line, action, self.origin, self.phase)
+        return Use(self.whose, self.origin.site.line, action, self.origin, self.phase, self.size * CHUNK)
 
     def each_reader(self) -> Iterator[tuple[Operation, NDArray[np.int64]]]:
         """The operations that read the bytes of a copy, and their chunks."""
@@ -160,11 +163,14 @@ class Operations:
             del self._under_way[asked]
         return found
 
-    def landed(self, copy: Operation, clock: BarrierClock, source: Operation | None) -> None:
+    def landed(
+        self, copy: Operation, barrier: MBarrier, clock: BarrierClock, source: Operation | None
+    ) -> None:
         """Note that the last piece of a copy has landed, just before its mbarrier counts it.
 
         `source` stands for the copy's reads of shared memory.
         """
+        copy.landed = barrier.phase
         for operation in (copy,) if source is None else (copy, source):
             operation.tag = clock.tag(copy.origin.site.line)
             self.tags[operation.number] = operation.tag
@@ -227,7 +233,7 @@ class Operations:
             thread = self.threads.thread(met.warp, met.line, copy.use.cluster)
             if thread is not None and self._has_waited(met.byte, met.warp, row):
                 origin, access = thread
-                self._report_early(origin, access_of(access), met.byte, copy.use, reads=access.reads)
+                self._report_early(origin, access_of(access), met.byte, copy, reads=access.reads)
             else:
                 self._report_reuse(copy, Use(self.clocks.components[met.warp], met.line, "read"), met.byte)
             return
@@ -270,7 +276,7 @@ class Operations:
                 at = int(np.argmax(wrong.reshape(-1)))
                 early = self.every[int(into.flat[at])]
                 assert early is not None
-                self._report_early(origin, f"{what} reads", int(chunks.flat[at]) * CHUNK, early.use)
+                self._report_early(origin, f"{what} reads", int(chunks.flat[at]) * CHUNK, early)
         else:
             self._reads.keep(key, [copy for number in numbers if (copy := self.every[number])])
         written = 0 in numbers and self._by_threads and self.latest.are_touched(chunks)
@@ -435,7 +441,7 @@ class Operations:
             assert copy is not None
             origin = access.thread(bundle, lanes, int(place[0]))
             byte = int(chunks[place]) * CHUNK
-            self._report_early(origin, access_of(access), byte, copy.use, reads=access.reads)
+            self._report_early(origin, access_of(access), byte, copy, reads=access.reads)
         warp = self.clocks.number(bundle)
         flat = numbers.reshape(-1)
         for number in set(flat.tolist()):
@@ -460,9 +466,28 @@ class Operations:
 
     # --- reports --------------------------------------------------------------------------------------------
 
-    def _report_early(self, origin: Origin, what: str, byte: int, copy: Use, *, reads: bool = True) -> None:
-        """Report a use of a copy's bytes by a thread or operation that has not waited for the copy."""
-        report_meeting("read before its wait" if reads else "race", origin, byte, copy, describe_wait, what)
+    def _report_early(
+        self, origin: Origin, what: str, byte: int, copy: Operation, *, reads: bool = True
+    ) -> None:
+        """Report a use of a copy's bytes by a thread or operation that has not waited for the copy.
+
+        If the copy's phase completed without all its bytes, no wait would have helped: that is reported.
+        """
+        hazard = "read before its wait" if reads else "race"
+        barrier = self._ended_early(copy)
+        if barrier is None:
+            report_meeting(hazard, origin, byte, copy.use, describe_wait, what)
+        elif self.cohort.machine.severity(hazard, origin.site.line, copy.origin.site.line) != "off":
+            report_short(origin, byte, copy.use, barrier, what)
+
+    def _ended_early(self, copy: Operation) -> MBarrier | None:
+        """The mbarrier of a copy if its phase completed before the last of the bytes landed, or None."""
+        key = (copy.origin.cluster, copy.whose.rank, copy.whose.number)
+        barrier = self.cohort.own(MBarriers).live.get(key)
+        if barrier is None or copy.phase is None or barrier.phase <= copy.phase:
+            return None
+        early = copy.left or (copy.landed is not None and copy.landed > copy.phase)
+        return barrier if early else None
 
     def _report_overwritten(self, origin: Origin, access: Access, byte: int, reader: Use) -> None:
         """Report that a thread writes bytes that an operation may still have to read."""
@@ -486,7 +511,7 @@ class Operations:
         """Report a copy over bytes that an operation may still have to read, or that it reads too early."""
         if self._has_waited(byte, reader.component, row):
             what = f"{reader.origin.site.instruction.name} reads"
-            self._report_early(reader.origin, what, byte, copy.use)
+            self._report_early(reader.origin, what, byte, copy)
         else:
             self._report_reuse(copy, reader.use, byte)
 

@@ -11,12 +11,22 @@ from cutecourse.emulator.checks.clocks import Component
 from cutecourse.emulator.core.kinds import WARP_SIZE
 from cutecourse.emulator.core.registry import name_of
 from cutecourse.emulator.core.report import report
+from cutecourse.emulator.memory.mbarriers import MBarrier, MBarriers
+from cutecourse.trace.words import number
 
 if TYPE_CHECKING:
     from cutecourse.emulator.core.origin import Origin
     from cutecourse.emulator.memory.access import Access
 
-__all__ = ["Use", "access_of", "describe_reuse", "describe_thread", "describe_wait", "report_meeting"]
+__all__ = [
+    "Use",
+    "access_of",
+    "describe_reuse",
+    "describe_thread",
+    "describe_wait",
+    "report_meeting",
+    "report_short",
+]
 
 
 @dataclass(eq=False, slots=True)
@@ -31,6 +41,8 @@ class Use:
     """The issuer of an asynchronous use; None for a thread's access."""
     phase: int | None = None
     """For a copy, the phase that its mbarrier was in when the copy was issued."""
+    size: int = 0
+    """For a copy, the bytes that it brings to one CTA."""
 
     @property
     def cluster(self) -> int:
@@ -60,7 +72,7 @@ def describe_thread(origin: Origin, byte: int, other: Use, what: str) -> str:
     """Describe an access or an operation, `what`, that meets another thread's access."""
     verb = {"read": "has read", "write": "has written"}[other.action]
     return (
-        f"{what} {_where(origin, byte)}, which {_who(origin, other)} {verb} at line {other.line},"
+        f"{what} {_where(origin, byte)}, which {_who(origin, other)} {verb} at line {_line(origin, other)},"
         " and nothing orders the two. Put a barrier of both warps between them: bar.sync, or an mbarrier at"
         " which the first warp arrives and for which the second waits."
     )
@@ -68,15 +80,15 @@ def describe_thread(origin: Origin, byte: int, other: Use, what: str) -> str:
 
 def describe_wait(origin: Origin, byte: int, other: Use, what: str) -> str:
     """Describe a use of an asynchronous operation's bytes without a wait for its completion."""
-    where, who = _where(origin, byte), _who(origin, other)
+    where, who, line = _where(origin, byte), _who(origin, other), _line(origin, other)
     if other.action == "copy":
         parity = "" if other.phase is None else f" with parity {other.phase & 1}"
         return (
-            f"{what} {where}, into which {who} copies at line {other.line}, but its thread has not waited for"
+            f"{what} {where}, into which {who} copies at line {line}, but its thread has not waited for"
             f" that copy. Wait for {_mbarrier(origin, other)}{parity} first, or for a barrier that follows"
             " such a wait."
         )
-    start = f"{what} {where}, which the {_operation(other)} that {who} issued at line {other.line}"
+    start = f"{what} {where}, which the {_operation(other)} that {who} issued at line {line}"
     if other.component.kind == "mbarrier":
         return f"{start} may not have read yet. Wait for {_mbarrier(origin, other)} first."
     if other.component.kind == "bulk":
@@ -87,31 +99,99 @@ def describe_wait(origin: Origin, byte: int, other: Use, what: str) -> str:
     return f"{start} may not have read yet. {_end_of(other)} first."
 
 
+def report_short(origin: Origin, byte: int, copy: Use, barrier: MBarrier, what: str) -> None:
+    """Report a use of a copy's bytes if the copy's phase completed before they had all landed.
+
+    The report is at the instruction that announces the bytes; without one it is at the copy.
+    """
+    assert copy.origin is not None
+    assert copy.phase is not None
+    came = barrier.came(copy.phase)
+    landed = sum(count for did, count, _ in came if did == "complete_tx")
+    announced = [by for did, _, by in came if did == "expect_tx"]
+    at = announced[-1] if announced else copy.origin
+    lines = ", ".join(dict.fromkeys(by.site.in_words for by in announced))
+    why = f"the expect_tx at line {lines} announces no more" if announced else "no expect_tx announced more"
+    offset = byte % origin.bundle.cohort.shared_stride
+    report(
+        "transaction bytes",
+        f"phase {copy.phase} of {barrier.where()} completed after {number(landed, 'byte')}, because {why}."
+        f" It did not wait for all {number(copy.size, 'byte')} that {_who(origin, copy)}, lane"
+        f" {copy.origin.lane % WARP_SIZE} copies at line {_line(origin, copy)}, and line"
+        f" {origin.site.in_words} uses them: {what} {_where(origin, byte)}. Announce the bytes of all copies"
+        " of a phase before its last arrival, or let fewer threads copy.",
+        at,
+        copy.line,
+        address=offset,
+        allocation=origin.bundle.program.shared_name(offset),
+    )
+
+
 def describe_reuse(origin: Origin, byte: int, other: Use) -> str:
     """Describe a copy over bytes that are in use, without a wait for that use to end."""
+    who, line = _who(origin, other), _line(origin, other)
     start = f"the copy writes {_where(origin, byte)}, "
     if other.action == "copy" and other.origin is not None and other.origin.bundle is not origin.bundle:
         return (
-            f"{start}into which {_who(origin, other)} copies at line {other.line}, and nothing orders the"
+            f"{start}into which {who} copies at line {line}, and nothing orders the"
             " two copies. Check the address and the multicast mask of each. If both are right, the later copy"
             " must wait until the other copy's bytes have been read."
         )
     if other.action == "copy":
         return (
-            f"{start}into which {_who(origin, other)} copies at line {other.line}, but its thread has not"
-            f" waited for that copy. Wait for {_mbarrier(origin, other)}, and until"
-            " those bytes have been read, before the copy."
+            f"{start}into which {who} copies at line {line}, and nothing tells its thread that those bytes"
+            f" have been read. {_readers_tell(origin, other)}"
         )
     if other.action == "operation":
         return (
-            f"{start}which the {_operation(other)} that {_who(origin, other)} issued at line {other.line}"
+            f"{start}which the {_operation(other)} that {who} issued at line {line}"
             f" may not have read yet. {_end_of(other)} first."
         )
     return (
-        f"{start}which {_who(origin, other)} reads at line {other.line}, but its thread has not"
+        f"{start}which {who} reads at line {line}, but its thread has not"
         " waited for a barrier after that read. Let the reader arrive at an mbarrier when it is done, and"
         " let the issuer wait for that phase before the copy."
     )
+
+
+def _readers_tell(origin: Origin, other: Use) -> str:
+    """Name the mbarrier by which the readers of a copy's bytes tell its issuer, if the kernel has one.
+
+    It receives no bytes. If there is one for each stage, they expect the same number of arrivals, and it has
+    the same place among them as the copy's own mbarrier among those that receive bytes.
+    """
+    live = origin.bundle.cohort.own(MBarriers).live
+    full = other.component.number
+    receive = {
+        offset
+        for (_, _, offset), barrier in live.items()
+        if barrier.loaded or any(did.endswith("_tx") for did, *_ in barrier.history)
+    }
+    filled = sorted({full, *receive})
+    told = [
+        barrier
+        for key, barrier in sorted(live.items())
+        if key[:2] == (origin.cluster, origin.bundle.rank) and key[2] not in filled
+    ]
+    alike: dict[int, list[MBarrier]] = {}
+    for barrier in told:
+        alike.setdefault(barrier.expected, []).append(barrier)
+    sets = [barriers for barriers in alike.values() if len(barriers) == len(filled)]
+    read = [b for b in told if any(by.bundle is not origin.bundle for _, by in b.history.values())]
+    if len(sets) == 1:
+        chosen = [sets[0][filled.index(full)]]
+    else:
+        chosen = read if len(read) == 1 else told if len(told) == 1 else []
+    for barrier in chosen:
+        return f"Wait for {barrier.label()}, at which the readers arrive, before the copy."
+    return (
+        "Let the readers arrive at another mbarrier when they are done, and let the issuer wait for its phase"
+        " before the copy."
+    )
+
+
+def _line(origin: Origin, other: Use) -> str:
+    return origin.bundle.program.line_in_words(other.line)
 
 
 def _where(origin: Origin, byte: int) -> str:

@@ -155,12 +155,15 @@ class Races(Observer):
         maker, tag = clock.made
         if tag < int(self.clocks.known[warp, barrier.cluster, maker]):
             clock.heard.add(warp)
-        elif self.cohort.machine.severity("race", origin.site.line, tag & self.clocks.line_mask) == "error":
+            return
+        line = tag & self.clocks.line_mask
+        if self.cohort.machine.severity("race", origin.site.line, line) == "error":
+            where = origin.bundle.program.line_in_words(line)
             raise origin.error(
                 NoBarrierError,
                 f"{barrier.where()} is used, but nothing orders this use after its mbarrier.init at line"
-                f" {tag & self.clocks.line_mask}. The init may not have run yet. Put a barrier of both warps"
-                " between them, or the cluster's barrier if the warps are in different CTAs.",
+                f" {where}. The init may not have run yet. Put a barrier of both warps between them, or the"
+                " cluster's barrier if the warps are in different CTAs.",
             )
 
     def mbarrier_arrived(self, barrier: MBarrier, origin: Origin, work: Origin | None) -> None:
@@ -236,9 +239,8 @@ class Races(Observer):
             assert copy.to is not None
             barrier = self.cohort.own(MBarriers).live.get(copy.to.barriers[position])
             if barrier is not None:
-                self.operations.landed(
-                    operation, self._barriers[barrier], self.operations.sources.pop(copy, None)
-                )
+                source = self.operations.sources.pop(copy, None)
+                self.operations.landed(operation, barrier, self._barriers[barrier], source)
 
     def operands_read(self, origin: Origin, operands: Sequence[tuple[int, str, NDArray[np.int64]]]) -> None:
         """Check and record a tcgen05.mma or cp; `operands` has the rank, name and chunks of each operand."""

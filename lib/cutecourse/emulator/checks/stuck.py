@@ -27,7 +27,7 @@ from cutecourse.emulator.errors import (
     EmulatorError,
     TransactionBytesError,
 )
-from cutecourse.emulator.memory.mbarriers import MBarrier, PhaseWait
+from cutecourse.emulator.memory.mbarriers import MBarrier, MBarriers, PhaseWait
 from cutecourse.ptx.checks import names
 from cutecourse.ptx.sources import line_in_words
 from cutecourse.trace.words import in_runs, number
@@ -115,13 +115,14 @@ def spinning(
 def stuck(machine: Machine, cohorts: Iterable[Cohort], runs: Mapping[int, int]) -> EmulatorError:
     """The error of a launch in which no warp can go on."""
     waits = [wait for cohort in cohorts for wait in _waits(cohort)]
+    history = _Histories(machine, runs, waits)
+    waits.sort(key=history.distance)
     rows = _rows(machine, waits)
     meetings = [(wait, wait.reason) for wait in waits if isinstance(wait.reason, Meeting)]
     if meetings and not any(isinstance(wait.reason, TimedWait) for wait in waits):
         wait, meeting = meetings[0]
         problem = f"{meeting.needs}, but some of them wait elsewhere:\n" + "\n".join(rows)
         return _error(DivergedWarp, problem, wait)
-    history = _Histories(machine, runs, waits)
     short = [wait for wait in waits for barrier in wait.barriers if history.bytes_are_wrong(barrier)]
     told = list(history.rows(dict.fromkeys(b for wait in (*short, *waits) for b in wait.barriers)))
     if short:
@@ -137,7 +138,8 @@ def stuck(machine: Machine, cohorts: Iterable[Cohort], runs: Mapping[int, int]) 
         )
         problem = first + "no warp can go on:\n" + "\n".join([*rows, *told, advice])
         return _error(TransactionBytesError, problem, short[0])
-    return _error(DeadlockError, "no warp can go on:\n" + "\n".join([*rows, *told]), waits[0])
+    first = f"no warp can go on{history.root(waits[0])}:"
+    return _error(DeadlockError, "\n".join([first, *rows, *told]), waits[0])
 
 
 # --- who waits ----------------------------------------------------------------------------------------------
@@ -192,7 +194,9 @@ def _waits(cohort: Cohort) -> Iterator[_Wait]:
 def _error(kind: type[EmulatorError], problem: str, wait: _Wait, line: int | None = None) -> EmulatorError:
     mask = wait.bundle.full if wait.split.mask is None else wait.split.mask
     lane = wait.warp * WARP_SIZE + int(np.flatnonzero(mask[wait.warp])[0])
-    return wait.bundle.error(kind, problem, line or wait.line, lane)
+    error = wait.bundle.error(kind, problem, line or wait.line, lane)
+    error.final = True
+    return error
 
 
 def _rows(machine: Machine, waits: list[_Wait]) -> list[str]:
@@ -265,6 +269,8 @@ class _Histories:
 
     def __init__(self, machine: Machine, runs: Mapping[int, int], waits: list[_Wait]) -> None:
         self.program = machine.program
+        self.places = machine.program.placement.shared_variables
+        self.flow = self._flow()
         self.standing: dict[tuple[int, int], _Wait] = {}
         """The wait of each warp, by its bundle and its position there."""
         for wait in waits:
@@ -285,6 +291,44 @@ class _Histories:
         if barrier.pending or not barrier.tx:
             return False
         return barrier.tx < 0 or not any(what == "complete_tx" for what, _, _ in self._late(barrier))
+
+    def distance(self, wait: _Wait) -> int:
+        """How far a wait is from the cause: 0 where nobody who waits elsewhere is known to end it.
+
+        It is 1 if warps that once brought what is missing wait elsewhere, and 2 for a barrier of a block or
+        cluster, at which everybody meets sooner or later.
+        """
+        if not wait.barriers:
+            return 2
+        late = [origin for barrier in wait.barriers for _, _, origin in self._late(barrier)]
+        return int(any(self._standing(origin) is not None for origin in late))
+
+    def root(self, wait: _Wait) -> str:
+        """Say what a wait lacks, who should have brought it, and what went elsewhere; or nothing."""
+        barrier = next((one for one in wait.barriers if one.pending), None)
+        if barrier is None:
+            return ""
+        who = ""
+        for _, phase, origin in [row for row in self._late(barrier) if row[0] == "arrive"][-1:]:
+            who = f", at which {_who([origin])} arrived at line {self._line(origin)} for phase {phase}"
+            who += self._stands(origin)
+        if not who and (never := self._never(barrier, "arrivals")):
+            who = f"; line {line_in_words(self.program.module, never[0].line)} was never executed"
+        elsewhere = self._elsewhere(barrier)
+        if not self._deeds(barrier) and len(elsewhere) == 1:
+            who += f"; {next(iter(elsewhere))}, for which no warp has waited"
+        return f", because phase {barrier.phase} of {barrier.label()} lacks {barrier.missing()}{who}"
+
+    def _elsewhere(self, barrier: MBarrier) -> set[str]:
+        """Arrivals at other mbarriers of the cluster that no warp has waited for and none waits for now."""
+        found = set()
+        waited = {one for wait in self.standing.values() for one in wait.barriers}
+        for (cluster, *_), other in barrier.cohort.own(MBarriers).live.items():
+            if cluster == barrier.cluster and not other.seen and other not in waited:
+                for (what, *_), (_, origin) in other.history.items():
+                    if what == "arrive":
+                        found.add(f"line {self._line(origin)} arrived at {other.label()}")
+        return found
 
     @staticmethod
     def _late(barrier: MBarrier) -> list[tuple[str, int, Origin]]:
@@ -331,7 +375,7 @@ class _Histories:
                 f"phase {phase} received {_DEED[what].format(wanted)} at line {self._line(origin)} by"
                 f" {_who([origin])}{self._stands(origin)}"
             )
-        if barrier.tx >= 0 and (never := [i for i in self.never[wanted] if self._may_mean(i, barrier)]):
+        if barrier.tx >= 0 and (never := self._never(barrier, wanted)):
             lines = ", ".join(
                 f"{line_in_words(self.program.module, i.line)} ({'.'.join((i.opcode, *i.modifiers[:2]))})"
                 for i in never[:_SITES]
@@ -360,14 +404,48 @@ class _Histories:
 
     def _stands(self, origin: Origin) -> str:
         """Say what a warp is doing now."""
-        wait = self.standing.get((id(origin.bundle), origin.lane // WARP_SIZE))
+        wait = self._standing(origin)
         if wait is None:
             return ", which has ended"
         return f", which waits at line {line_in_words(self.program.module, wait.line)}"
 
+    def _standing(self, origin: Origin) -> _Wait | None:
+        """The wait of the origin's warp; None if it has ended."""
+        return self.standing.get((id(origin.bundle), origin.lane // WARP_SIZE))
+
+    def _never(self, barrier: MBarrier, wanted: str) -> list[Instruction]:
+        """Instructions that could bring arrivals or bytes to a barrier and that no warp has executed.
+
+        Those that name its variable come first. If none does, and many leave open what they mean, they tell
+        nothing.
+        """
+        found = [one for one in self.never[wanted] if self._may_mean(one, barrier)]
+        named = [one for one in found if self._variables(one)]
+        return named or (found if len(found) <= _SITES else [])
+
+    def _variables(self, instruction: Instruction) -> set[str]:
+        """The shared variables that an instruction's operands name, or that flow into its registers."""
+        used = {name.text for operand in instruction.operands for name in names(operand)}
+        return set().union(*(self.flow.get(name, {name} & self.places.keys()) for name in used))
+
+    def _flow(self) -> dict[str, set[str]]:
+        """The shared variables whose addresses flow into each register, as far as moves and sums show."""
+        found: dict[str, set[str]] = defaultdict(set)
+        grown = True
+        while grown:
+            grown = False
+            for one in self.program.instructions:
+                to, *sources = [[name.text for name in names(operand)] for operand in one.operands] or [[]]
+                if len(to) != 1 or to[0] in self.places:
+                    continue
+                for name in (name for source in sources for name in source):
+                    new = ({name} & self.places.keys()) | found.get(name, set())
+                    if not new <= found[to[0]]:
+                        found[to[0]] |= new
+                        grown = True
+        return found
+
     def _may_mean(self, instruction: Instruction, barrier: MBarrier) -> bool:
         """True if the instruction's operands name no variable other than the one that holds the barrier."""
-        places = self.program.placement.shared_variables
-        used = {name.text for operand in instruction.operands for name in names(operand)}
-        known = [places[name] for name in used if name in places]
+        known = [self.places[name] for name in self._variables(instruction)]
         return not known or any(first <= barrier.offset < stop for first, stop in known)

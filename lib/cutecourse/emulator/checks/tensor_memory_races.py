@@ -258,7 +258,9 @@ class TensorMemoryRaces:
         """Report a use that nothing orders after an earlier one of `component`."""
         hazard, words, remedy = _EARLIER[use]
         user, line = self._last(tags, region, component, origin)
-        done = words.format(user=user, line=line, name=self._names.get(line))
+        done = words.format(
+            user=user, line=origin.bundle.program.line_in_words(line), name=self._names.get(line)
+        )
         problem = f"{what} uses {region}, which {done}, and nothing orders the one after the other. {remedy}"
         report(hazard, problem, origin, line)
 

@@ -76,7 +76,12 @@ class SumChecks(Observer):
             if unread.any():
                 line = sums.origins[int(unread.max()) - 1].site.line
                 if _may_be_lost(memory, region, sums.unread):
-                    report("sum never read", partial(_anew, region, line), origin, line)
+                    report(
+                        "sum never read",
+                        partial(_anew, region, origin.bundle.program.line_in_words(line)),
+                        origin,
+                        line,
+                    )
         else:
             types = sums.type[region.tracked]
             other = (types != 0) & (types != _TYPES[kind])
@@ -122,7 +127,7 @@ class SumChecks(Observer):
         for number in numbers:
             unread = (sums.unread[:, held] == number).repeat(GROUP, axis=0) & _not_zero(memory, held)
             if number and unread.any():
-                problem = partial(_freed, unread, start, origin.site.line)
+                problem = partial(_freed, unread, start, origin.site.in_words)
                 report("sum never read", problem, sums.origins[number - 1], origin.site.line)
         sums.unread[:, held] = 0
         sums.type[:, held] = 0
@@ -147,14 +152,14 @@ def _not_zero(memory: TensorMemory, columns: slice) -> NDArray[np.bool_]:
 # --- in words -----------------------------------------------------------------------------------------------
 
 
-def _anew(region: Region, line: int) -> str:
+def _anew(region: Region, line: str) -> str:
     return (
         f"D starts a new sum in {region}, but the sums that the tcgen05.mma of line {line} put"
         " there were never read: should this one add to them (enable-input-d)?"
     )
 
 
-def _freed(unread: NDArray[np.bool_], start: int, line: int) -> str:
+def _freed(unread: NDArray[np.bool_], start: int, line: str) -> str:
     lanes, columns = (np.flatnonzero(unread.any(axis=axis)) for axis in (1, 0))
     return (
         f"{int(unread.sum())} sums of this tcgen05.mma in lanes {lanes[0]}..{lanes[-1]}, columns"

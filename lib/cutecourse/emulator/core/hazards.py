@@ -13,19 +13,22 @@ before earlier ones. A file of suppressions has one of these a line, with its se
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 
 from cutecourse.emulator.errors import HAZARDS, SEVERITIES, Hazard, LaunchError
+from cutecourse.ptx.demangle import short_name
 from cutecourse.ptx.sources import SourceLine, source_of
 from cutecourse.ptx.syntax import Module
 
-__all__ = ["Note", "Severities", "read_severities", "severities"]
+__all__ = ["Note", "Severities", "grouped", "lowering", "read_severities", "severities"]
 
 
 _LONGEST = 100
 """A note shows at most this many characters of an instruction."""
+_MOST_HAZARDS, _MOST_PLACES = 9, 3
+"""Limits of a summary of notes: hazards, and places of each."""
 _PLACES = re.compile(r"(?: at (?P<at>\S+))?(?: in (?P<kernel>\S+))?")
 
 
@@ -55,8 +58,8 @@ class Note:
         text = self.text if len(self.text) <= _LONGEST else self.text[: _LONGEST - 3] + "..."
         return (
             f"{self.severity}: {self.problem} ({self.hazard.why})\n"
-            f"  at kernel {self.kernel}, PTX line {self.line}{source}, first in block {self.block}, warp"
-            f" {self.warp}{times}\n  {text}"
+            f"  at kernel {short_name(self.kernel)}, PTX line {self.line}{source}, first in block"
+            f" {self.block}, warp {self.warp}{times}\n  {text}"
         )
 
 
@@ -116,7 +119,7 @@ def severities(chosen: Mapping[str, str] | None, kernel: str = "") -> Severities
             raise LaunchError(f"{given}: a severity is one of {', '.join(SEVERITIES)}")
         if HAZARDS[name].fixed and severity != "error":
             raise LaunchError(f"{given}: a launch cannot continue after it, so it is always an error")
-        if part not in kernel:
+        if part not in kernel and part not in short_name(kernel):
             continue
         if place is None:
             found.everywhere[name] = severity
@@ -153,6 +156,40 @@ def read_severities(text: str, source: str = "line") -> dict[str, str]:
         chosen.pop(words, None)  # the last line holds
         chosen[words] = severity
     return chosen
+
+
+def lowering(hazard: Hazard, line: int | None, source: SourceLine | None, *, final: bool = False) -> str:
+    """Say which hazard a report is about, and how a launch lowers it, here or everywhere.
+
+    line, source  the place of the report; `final` is the error's.
+    """
+    if hazard.fixed or final:
+        return f"hazard: {hazard.name}. It cannot be lowered, because the launch cannot go on after it."
+    places = [f"{source.file}:{source.line}"] if source else [] if line is None else [str(line)]
+    here = "".join(f', or "{hazard.name} at {place}" = note here alone' for place in places)
+    return f'hazard: {hazard.name}. To lower it: "{hazard.name}" = note{here}'
+
+
+def grouped(notes: Iterable[Note]) -> list[str]:
+    """Sum notes up in ten lines at most: one for each hazard, with its first places.
+
+    The hazard with the most places comes first.
+    """
+    found: dict[str, list[Note]] = {}
+    for note in notes:
+        found.setdefault(note.hazard.name, []).append(note)
+    rows = []
+    for name, same in sorted(found.items(), key=lambda item: -len(item[1])):
+        places = list(
+            dict.fromkeys(f"{note.line} ({note.source})" if note.source else note.line for note in same)
+        )
+        more = f" and {len(places) - _MOST_PLACES} more" if len(places) > _MOST_PLACES else ""
+        lines = f"line{'s' if len(places) > 1 else ''} {', '.join(map(str, places[:_MOST_PLACES]))}{more}"
+        times = sum(note.count for note in same)
+        often = "" if times == 1 else f", {times} times"
+        rows.append(f"{same[0].severity}: {name} at {lines}{often}: {same[0].hazard.why}")
+    left = len(rows) - _MOST_HAZARDS
+    return [*rows[:_MOST_HAZARDS], f"and {left} hazards more"] if left > 1 else rows
 
 
 def _read(words: str) -> tuple[str, _Place | None, str]:

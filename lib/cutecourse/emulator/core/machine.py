@@ -86,6 +86,8 @@ class Machine(Owner):
     """Functions that make an observer for a new cohort, or None if they have nothing to observe."""
     is_watched: bool
     """True if an outside observer listens, so that the whole launch must run in this process."""
+    keep_going: bool = False
+    """True if errors after which the launch can go on are kept as notes."""
     issued: int = 0
     """Instructions issued so far, one for each bundle that runs one."""
     pending: list[PendingWork] = field(default_factory=list)
@@ -121,6 +123,10 @@ class Machine(Owner):
     def severity(self, hazard: str, *lines: int | None) -> str:
         """A hazard's severity in this launch at the PTX lines that its report names."""
         return self.severities.at(hazard, self.program.module, *lines)
+
+    def goes_on(self, hazard: str, *lines: int | None) -> bool:
+        """True if a hazard at these PTX lines does not end the launch."""
+        return self.keep_going or self.severity(hazard, *lines) != "error"
 
     def begin_part(self, number: int) -> None:
         """Begin a part of the grid as if it were a launch of its own, independent of the other parts."""

@@ -15,6 +15,7 @@ from cutecourse.emulator.core.frame import align_up, alignment_of, initial_bytes
 from cutecourse.emulator.core.memory import CONST_WINDOW, VARIABLE_BASE, room_for
 from cutecourse.emulator.errors import LaunchError
 from cutecourse.ptx.checks import names
+from cutecourse.ptx.demangle import short_name
 from cutecourse.ptx.scopes import FlatFunction
 from cutecourse.ptx.syntax import Function, Module, SymbolOffset, Variable
 
@@ -71,13 +72,13 @@ class Placement:
         """The shared variable that holds an offset, or else the last one that starts before it."""
         before = [(name, end) for start, end, name in self.shared_ranges if start <= offset]
         inside = [name for name, end in before if offset < end]
-        return inside[0] if inside else before[-1][0] if before else None
+        return short_name(inside[0] if inside else before[-1][0]) if before else None
 
     def shared_label(self, offset: int) -> str | None:
         """The shared variable at an offset, with the distance from its start: "full", "full+8"."""
         for start, end, name in self.shared_ranges:
             if start <= offset < end:
-                return name if offset == start else f"{name}+{offset - start}"
+                return short_name(name) + (f"+{offset - start}" if offset > start else "")
         return None
 
     @property

@@ -16,6 +16,7 @@ from cutecourse.emulator.core.rows import RowTable
 from cutecourse.emulator.core.waits import Meeting
 from cutecourse.emulator.errors import EmulatorError
 from cutecourse.ptx.scopes import FlatFunction
+from cutecourse.ptx.sources import line_in_words
 from cutecourse.ptx.syntax import Function, Instruction, Module
 
 __all__ = ["BasicBlock", "Control", "Gate", "Program", "Step"]
@@ -138,6 +139,10 @@ class Program(Owner):
     def shared_name(self, offset: int) -> str | None:
         """The shared variable that holds an offset, or else the last one that starts before it."""
         return self.placement.shared_name(offset)
+
+    def line_in_words(self, line: int) -> str:
+        """A line of the PTX text, with its line of the source language where that is known."""
+        return line_in_words(self.module, line)
 
     def error(self, kind: type[EmulatorError], problem: str, line: int | None, **place: Any) -> EmulatorError:
         """Make an error at a line of the kernel; `place` says where in the grid and in memory."""

@@ -10,7 +10,10 @@ from cutecourse.emulator.core.origin import Origin
 from cutecourse.emulator.errors import HAZARDS
 from cutecourse.ptx.sources import source_of
 
-__all__ = ["report"]
+__all__ = ["MOST_ERRORS", "report"]
+
+MOST_ERRORS = 20
+"""A launch that keeps going ends at the next error after so many."""
 
 
 def report(
@@ -23,8 +26,9 @@ def report(
     """Report a hazard at an instruction of a thread: raise its error, keep a note, or do neither.
 
     `problem` is the text, or a function that makes it. The function is called only if the text is needed:
-    notes at the same pair of lines are counted as one. If the severity is not "error", this returns, and the
-    caller goes on as the hardware might. `memory` gives the address and the allocation of an error.
+    notes at the same pair of lines are counted as one. If the severity is not "error", or the launch keeps
+    going after errors, this returns, and the caller goes on as the hardware might. `memory` gives the address
+    and the allocation of an error.
 
     Errors: the hazard's own.
     """
@@ -32,16 +36,18 @@ def report(
     severity = bundle.machine.severity(hazard, site.line, other_line)
     if severity == "off":
         return
-    if severity == "error":
-        kind = HAZARDS[hazard].kind
-        assert kind is not None
-        raise origin.error(kind, problem if isinstance(problem, str) else problem(), **memory)
     notes = bundle.machine.notes
     key = (hazard, site.line, other_line)
     found = notes.get(key)
     if found is not None:
         found.count += 1
         return
+    if severity == "error":
+        errors = sum(note.severity == "error" for note in notes.values())
+        if not bundle.machine.keep_going or HAZARDS[hazard].fixed or errors == MOST_ERRORS:
+            kind = HAZARDS[hazard].kind
+            assert kind is not None
+            raise origin.error(kind, problem if isinstance(problem, str) else problem(), **memory)
     block, warp, _ = bundle.where(origin.lane)
     notes[key] = Note(
         hazard=HAZARDS[hazard],

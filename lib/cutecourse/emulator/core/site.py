@@ -410,6 +410,11 @@ class Site:
 
     # --- while the kernel runs ----------------------------------------------------------------------------
 
+    @property
+    def in_words(self) -> str:
+        """The instruction's line, with its line of the source language where that is known."""
+        return self.program.line_in_words(self.line)
+
     def error(
         self, kind: _ErrorKind, problem: str, bundle: Bundle, lane: int | np.integer[Any], **memory: Any
     ) -> EmulatorError:

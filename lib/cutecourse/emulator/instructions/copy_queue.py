@@ -116,7 +116,7 @@ def _describe_under_way(bundle: Bundle, lane: int, address: int) -> str | None:
         queue = other.owned(CopyQueue)
         found = queue and other.rank == bundle.rank and queue.under_way(lane // WARP_SIZE, address)
         if found:
-            line, copier = found
+            line, copier = bundle.program.line_in_words(found[0]), found[1]
             own = other is bundle and copier == lane % WARP_SIZE
             whose = "the thread" if own else f"warp {other.warp}, lane {copier}"
             return (

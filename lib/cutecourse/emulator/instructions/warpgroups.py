@@ -199,13 +199,14 @@ class Lagging(Meeting):
     def needs(self) -> str:
         """The rule that is broken if the other warps never come."""
         return (
-            f"{self.pending.instruction.name} at line {self.pending.line} must be executed by all four"
+            f"{self.pending.instruction.name} at line {self.pending.in_words} must be executed by all four"
             " warps of the warpgroup"
         )
 
     def describe(self, warp: int) -> str:
         """Say why the warp waits."""
-        return f"waits at wgmma.wait_group for other warps of its warpgroup to reach line {self.pending.line}"
+        where = self.pending.in_words
+        return f"waits at wgmma.wait_group for other warps of its warpgroup to reach line {where}"
 
 
 def _shown(operands: _Operands) -> str:

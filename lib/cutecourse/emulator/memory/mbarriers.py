@@ -422,7 +422,9 @@ class MBarriers:
         line = self.gone.get((cluster, rank, offset))
         if line is not None:
             return origin.error(
-                NoBarrierError, f"{at} holds no mbarrier any more: it was invalidated at line {line}"
+                NoBarrierError,
+                f"{at} holds no mbarrier any more: it was invalidated at line"
+                f" {origin.bundle.program.line_in_words(line)}",
             )
         return origin.error(
             NoBarrierError,
@@ -464,7 +466,8 @@ class MBarriers:
         if found.waiters:
             wait = found.waiters[0].wait
             (x, y, z), warp, _ = wait.bundle.where(found.cluster * WARP_SIZE)
-            why = f"block ({x}, {y}, {z}) warp {warp} waits for its phase {found.phase} at line {wait.line}"
+            line = found.cohort.machine.program.line_in_words(wait.line)
+            why = f"block ({x}, {y}, {z}) warp {warp} waits for its phase {found.phase} at line {line}"
         else:
             why = "it is still valid. Invalidate it with mbarrier.inval first."
         report("mbarrier in use", f"{found.where()} is {what}, and {why}", origin)

@@ -21,7 +21,7 @@ from cutecourse.emulator.core.bundle import Bundle
 from cutecourse.emulator.core.kinds import CHUNK
 from cutecourse.emulator.core.origin import Origin
 from cutecourse.emulator.core.report import report
-from cutecourse.emulator.memory.unwritten import describe_unwritten
+from cutecourse.emulator.memory.unwritten import describe_stores, describe_unwritten
 
 __all__ = [
     "BY_THREADS",
@@ -118,9 +118,9 @@ def check_source(
         wrong &= needed
     if issued:
         # A byte that was already wrong at the issue, but was let pass, looks the same as one changed since.
-        if bundle.machine.severity("no proxy fence", origin.site.line) != "error":
+        if bundle.machine.goes_on("no proxy fence", origin.site.line):
             wrong &= written == 0
-        if bundle.machine.severity("never written", origin.site.line) != "error":
+        if bundle.machine.goes_on("never written", origin.site.line):
             wrong &= written != 0
     if not wrong.any():
         return
@@ -134,7 +134,7 @@ def check_source(
         hazard = "no proxy fence"
         problem = (
             f"written by a thread with no fence.proxy.async after it{reader.unseen}. Each thread must fence"
-            f" its stores; then comes a barrier, then {reader.name}."
+            f" its stores; then comes a barrier, then {reader.name}. {describe_stores(origin)}"
         )
     else:
         hazard = "never written"

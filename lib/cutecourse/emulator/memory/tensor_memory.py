@@ -82,7 +82,7 @@ class Moving:
 
 def _overtaken(what: str, region: Region, moving: Moving, *, same: bool) -> str:
     other = "" if same or moving.pipeline == "cp" else " as another accumulator"
-    name, line = moving.origin.site.instruction.name, moving.origin.site.line
+    name, line = moving.origin.site.instruction.name, moving.origin.site.in_words
     return (
         f"{what} uses {region}, which the {name} of line {line} has not"
         f" {f'written{other}' if moving.writes else 'read'} yet"
@@ -168,7 +168,9 @@ class TensorMemory:
             if (freed := self.freed.get(column)) is not None:
                 kind = TensorMemoryFreed
                 block, warp, _ = freed.bundle.where(freed.lane)
-                before = f"; column {column} was freed at line {freed.site.line} by block {block} warp {warp}"
+                before = (
+                    f"; column {column} was freed at line {freed.site.in_words} by block {block} warp {warp}"
+                )
             raise origin.error(
                 kind,
                 f"{what} uses {region}, but column {column} is not allocated"
@@ -209,7 +211,7 @@ class TensorMemory:
                 continue
             report(
                 "read before written" if moving.writes else "written before read",
-                f"{what} uses {region}, which the {site.instruction.name} of line {site.line} has not"
+                f"{what} uses {region}, which the {site.instruction.name} of line {site.in_words} has not"
                 f" {'written' if moving.writes else 'read'} yet. {moving.remedy}",
                 origin,
                 site.line,

@@ -144,7 +144,7 @@ class Order:
             site = next((load.site for load, loaded in loads if loaded.meets(region)), None)
             if site is None:
                 continue
-            problem = f"{what} uses {region}, which warp {warp[2]} loaded at line {site.line}"
+            problem = f"{what} uses {region}, which warp {warp[2]} loaded at line {site.in_words}"
             end = end_of_load(site)
             if end == "wait":
                 problem += ", but that warp has not reached its tcgen05.wait::ld. Nothing makes one wait for"
@@ -168,7 +168,7 @@ class Order:
             time, line, _ = self._completed.latest(region)
             if time > after:
                 done = self._completed.instructions[line]
-                how = f"the {name_of(done)} of line {line} wrote"
+                how = f"the {name_of(done)} of line {origin.bundle.program.line_in_words(line)} wrote"
                 report("no fence after", partial(_no_fence_after, region, what, own, how), origin, line)
         for times, verb in ((self._stored, "stored"), (self._loaded, "loaded")):
             if not times.last or (times is self._loaded and not writes):
@@ -177,7 +177,7 @@ class Order:
             if not time:
                 continue
             their = (own[0], other >> 6, other & 63)
-            how = f"warp {their[2]} {verb} at line {line}"
+            how = f"warp {their[2]} {verb} at line {origin.bundle.program.line_in_words(line)}"
             if self.clock.before.get(their, 0) < time:
                 problem = (
                     f"{what} uses {region}, which {how}, but that warp has executed no"

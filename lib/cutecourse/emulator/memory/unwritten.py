@@ -7,9 +7,8 @@ from collections.abc import Callable
 from cutecourse.emulator.core.bundle import Bundle, Cohort
 from cutecourse.emulator.core.facts import Facts, Pipe
 from cutecourse.emulator.core.origin import Origin
-from cutecourse.ptx.sources import line_in_words
 
-__all__ = ["Unwritten", "describe_unwritten"]
+__all__ = ["Unwritten", "describe_stores", "describe_unwritten"]
 
 _SHARED = ("shared", "shared::cluster")
 _SHOWN = 3
@@ -33,26 +32,40 @@ def describe_unwritten(origin: Origin, reader: str, *, asynchronous: bool = Fals
 
     Nobody knows what will write it, so this names the kernel's instructions that write shared memory.
     """
-    lines: dict[str, list[int]] = {"copy": [], "cp.async": [], "store": []}
-    for one, facts in origin.site.program.stated:
-        if (what := _writes_shared(facts)) is not None and one is not origin.site.instruction:
-            lines[what].append(one.line)
+    lines = _writers(origin)
     fence = "put fence.proxy.async after it, and then" if asynchronous else "put"
     advice = {
         "copy": f"wait for its mbarrier, which must expect all its bytes, before {reader}",
         "cp.async": f"put cp.async.wait_group and then a barrier between it and {reader}",
         "store": f"{fence} a barrier between it and {reader}",
     }
-    module = origin.site.program.module
     found = []
     for what, where in lines.items():
         if where:
-            shown = ", ".join(line_in_words(module, line) for line in where[:_SHOWN])
-            more = f" and {len(where) - _SHOWN} more" if len(where) > _SHOWN else ""
             which = "the" if len(where) == 1 else "a"
-            plural = "s" if len(where) > 1 else ""
-            found.append(f"If {which} {what} at line{plural} {shown}{more} is to write it, {advice[what]}.")
+            found.append(f"If {which} {what} at {_lines(origin, where)} is to write it, {advice[what]}.")
     return " ".join(found) or f"Is a store or a copy missing before {reader}?"
+
+
+def describe_stores(origin: Origin) -> str:
+    """Name the kernel's instructions by which threads write shared memory; empty if there are none."""
+    stores = _writers(origin)["store"]
+    return f"The kernel stores to shared memory at {_lines(origin, stores)}." if stores else ""
+
+
+def _writers(origin: Origin) -> dict[str, list[int]]:
+    """The lines of the kernel's other instructions that write shared memory, by the way in which they do."""
+    lines: dict[str, list[int]] = {"copy": [], "cp.async": [], "store": []}
+    for one, facts in origin.site.program.stated:
+        if (what := _writes_shared(facts)) is not None and one is not origin.site.instruction:
+            lines[what].append(one.line)
+    return lines
+
+
+def _lines(origin: Origin, lines: list[int]) -> str:
+    shown = ", ".join(map(origin.site.program.line_in_words, lines[:_SHOWN]))
+    more = f" and {len(lines) - _SHOWN} more" if len(lines) > _SHOWN else ""
+    return f"line{'s' if len(lines) > 1 else ''} {shown}{more}"
 
 
 def _writes_shared(facts: Facts) -> str | None:

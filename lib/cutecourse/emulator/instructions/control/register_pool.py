@@ -173,7 +173,7 @@ def _check_order(origin: Origin, group: Warpgroup) -> None:
             raise origin.error(
                 RegisterPoolError,
                 f"warp {origin.bundle.warp} executes {_short(origin.site)} before all warps of its"
-                f" warpgroup have executed {_short(earlier)} at line {earlier.line}. Synchronize"
+                f" warpgroup have executed {_short(earlier)} at line {earlier.in_words}. Synchronize"
                 " the warpgroup between the two, for example with bar.sync.",
             )
 
@@ -288,7 +288,7 @@ class _PoolWait(Held):
                     who = in_runs(warps)
                     late.append(
                         f"; {number(len(warps), 'warp')} ({who}) of a warpgroup must still execute"
-                        f" {_short(site)} at line {site.line}"
+                        f" {_short(site)} at line {site.in_words}"
                     )
         return (
             f"waits at {_short(self.site)} for {missing} more registers per thread, but the block's"

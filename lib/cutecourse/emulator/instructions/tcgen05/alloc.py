@@ -60,8 +60,9 @@ def take_cta_group(site: Site) -> int:
         first.group, first.line = group, site.line
     elif first.group != group:
         site.invalid(
-            f".cta_group::{group} here and .cta_group::{first.group} at line {first.line}:"
-            " all tcgen05 instructions of a kernel must have the same"
+            f".cta_group::{group} here and .cta_group::{first.group} at line"
+            f" {site.program.line_in_words(first.line)}: all tcgen05 instructions of a kernel must have"
+            " the same"
         )
     return group
 
@@ -205,7 +206,8 @@ def alloc(site: Site) -> Step:
         if memory.relinquished is not None:
             raise origin.error(
                 TensorMemoryAllocationError,
-                f"the CTA gave up its right to allocate at line {memory.relinquished}",
+                f"the CTA gave up its right to allocate at line"
+                f" {site.program.line_in_words(memory.relinquished)}",
             )
         if columns > memory.smallest_so_far:
             raise origin.error(

@@ -124,8 +124,8 @@ class Flight:
             if share(conflict, operation.writes if what == "D" else operation.reads):
                 report(
                     "accumulator in flight",
-                    f"a register of {what} of the wgmma.mma_async at line {operation.site.line} is {done},"
-                    " but this warp has not waited for it. Put wgmma.commit_group after it, and"
+                    f"a register of {what} of the wgmma.mma_async at line {operation.site.in_words} is"
+                    f" {done}, but this warp has not waited for it. Put wgmma.commit_group after it, and"
                     " wgmma.wait_group before the registers are used.",
                     Origin(site, bundle, cluster * WARP_SIZE),
                     operation.site.line,

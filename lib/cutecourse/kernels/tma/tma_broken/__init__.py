@@ -157,7 +157,7 @@ FAULTS = by_name(
         "not_elected",
         "all 32 threads of the producer issue the load",
         source=((f"@%elected {_LOAD}", _LOAD),),
-        reports=("ReadBeforeWait",),
+        reports=("TransactionBytesError",),
     ),
     Fault(
         "no_proxy_fence",

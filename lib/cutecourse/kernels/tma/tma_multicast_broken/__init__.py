@@ -113,7 +113,7 @@ FAULTS = by_name(
         "own_slice_expected",
         "each barrier expects the bytes that its own CTA loads, not those that come",
         source=((_EXPECT, _EXPECT.replace("2048", "512")),),
-        reports=("ReadBeforeWait",),
+        reports=("TransactionBytesError",),
     ),
     Fault(
         "no_cluster_barrier",

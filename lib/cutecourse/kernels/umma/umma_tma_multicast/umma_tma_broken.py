@@ -49,7 +49,7 @@ FAULTS = by_name(
         "a CTA expects the bytes that it loads itself, not those that land in it",
         source=((_EXPECT, _EXPECT.replace("tile_bytes", "tile_bytes // 2")),),
         twin=(("[%full], 49152;", "[%full], 24576;"),),
-        reports=("ReadBeforeWait",),
+        reports=("TransactionBytesError",),
     ),
     Fault(
         "two_ctas_expected",

@@ -45,7 +45,7 @@ FAULTS = by_name(
             ),
         ),
         twin=(("[%barrier], 65536;", "[%barrier], 32768;"),),
-        reports=("ReadBeforeWait",),
+        reports=("TransactionBytesError",),
     ),
     Fault(
         "follower_multiplies",
