@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import json
 import random
+import shlex
 
 import pytest
 
@@ -141,10 +143,21 @@ def test_explain__what_a_launch_has_to_say():
     assert needs["cluster"] is None
     assert needs["pairs_of_ctas"]
     assert needs["dynamic_shared_memory"]
-    assert needs["command"] == (
-        "cutecourse emulate gemm.ptx --grid X,Y,Z --cluster X,Y,Z --smem BYTES --arg map:FILE.json "
-        "--arg in:FILE.npy --arg u32:VALUE --arg '{FIELD,FIELD,...}' --arg u64:VALUE"
-    )
+    words = shlex.split(needs["command"])
+    assert " ".join(words[:10]) == "cutecourse emulate gemm.ptx --grid 2 --cluster 2 --smem 231424 --arg"
+    tensor_map, out, n, both, never = words[10::2][:1] + words[12::2][:4]
+    assert json.loads(tensor_map.removeprefix("map:"))["box"] == [64, 64]
+    assert out == "out:out.npy:u32:1048576"
+    assert (n, both, never) == ("u32:1", "{bytes:0000000000000000,u32:1}", "u64:1")
+
+
+def test_explain__what_a_scalar_does():
+    n = explain(TEXT)["parameters"][2]
+    assert n["used_by"] == [
+        f"{name} at line {line_of(TEXT, name)} (gemm.py:17)" for name in ("mul.wide.u32", "st.global.u32")
+    ]
+    assert n["in_address"]
+    assert "(gemm.py:17), an address is computed from it" in report(explain(TEXT))
 
 
 def test_explain__a_registers_value_is_that_of_the_text_before_it():

@@ -169,6 +169,31 @@ def test_emulate__moves_a_tensor_maps_box(capsys):
     assert "1 us of it is 1 instruction issued" in out
 
 
+@pytest.mark.parametrize("behind", [False, True])
+def test_emulate__a_tensor_map_may_stand_in_the_line_and_lie_behind_a_pointer(capsys, behind):
+    np.save("t.npy", np.arange(64, dtype=np.uint32).reshape(4, 16))
+    encoding = {"array": "in:t.npy", "dtype": "u32", "dims": [16, 4], "strides_bytes": [64], "box": [8, 2]}
+    text = LOAD.replace("PARITY", "0")
+    if behind:
+        text = text.replace(".param .align 64 .b8 map[128]", ".param .u64 map")
+        text = text.replace("mov.u64 %map, map;", "ld.param.u64 %map, [map];").replace(
+            "cvta.param.u64", "mov.u64"
+        )
+    arguments = ("--block", "16", "--arg", f"map:{json.dumps(encoding)}", "--arg", "out:c.npy:u32:16")
+    assert run(capsys, text, *arguments)[::2] == (0, "")
+    np.testing.assert_array_equal(np.load("c.npy"), np.arange(64).reshape(4, 16)[1:3, 4:12].ravel())
+
+
+def test_emulate__a_part_of_a_kernels_name_chooses_it(capsys):
+    two = SCALE + SCALE.split(".address_size 64")[1].replace("entry scale(", "entry _Z5scaledPf(")
+    status, out, _ = run(capsys, two, "--grid", "2", *GOOD, "--entry", "Z5")
+    assert (status, out.split()[0]) == (0, "_Z5scaledPf")
+    status, out, _ = run(capsys, two, "--grid", "2", *GOOD, "--entry", "scale")
+    assert (status, out.split()[0]) == (0, "scale")
+    status, _, err = run(capsys, two, "--grid", "2", *GOOD, "--entry", "cal")
+    assert (status, err) == (2, "cutecourse: 2 kernels have 'cal' in their names: scale, _Z5scaledPf\n")
+
+
 def test_emulate__of_a_kernel_that_hangs_says_who_waits_and_keeps_the_trace(capsys):
     np.save("t.npy", np.arange(64, dtype=np.uint32).reshape(4, 16))
     encoding = {"array": "in:t.npy", "dtype": "u32", "dims": [16, 4], "strides_bytes": [64], "box": [8, 2]}

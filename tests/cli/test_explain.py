@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import json
+import shlex
+from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
 from cutecourse.analysis import explain, report
 from cutecourse.cli import main
+from cutecourse.kernels.files import SpecError, kernel_module
+from cutecourse.kernels.twinning import twin, twins
+from cutecourse.ptx import parse
 
 ENTRY = """
 .visible .entry {}(.param .u64 out)
@@ -55,3 +61,36 @@ def test_explain__of_what_is_no_kernel_is_one_error(capsys, tmp_path, text, argu
 def test_explain__of_a_file_that_is_not_there(capsys):
     assert main(["explain", "no.ptx"]) == 1
     assert capsys.readouterr().err == "cutecourse: no.ptx cannot be read: No such file or directory\n"
+
+
+# --- the line that it prints --------------------------------------------------------------------------------
+
+GUESSED = {"--cluster", "--block", "map:"}
+"""The parts of a printed line that a kernel may refuse, because its text does not say what they are."""
+
+
+def texts():
+    bugs = (Path(__file__).parent / "cuda" / "bugs.ptx").read_text()
+    yield from ((name, bugs) for name in parse(bugs).entries)
+    yield "double", TEXT
+    for name in twins():
+        with suppress(SpecError):  # the launch leaves extents open, which the twin's text needs
+            yield None, twin(kernel_module(name).LAUNCH).text
+
+
+def test_explain__prints_a_line_that_runs(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    statuses = []
+    for entry, text in texts():
+        Path("k.ptx").write_text(text, encoding="utf-8")
+        assert main(["explain", "k.ptx", *(["--entry", entry] if entry else [])]) == 0
+        [line] = [
+            one.strip() for one in capsys.readouterr().out.splitlines() if "cutecourse emulate k.ptx" in one
+        ]
+        statuses.append(main([*shlex.split(line)[1:], "--timeout", "20"]))
+        said = capsys.readouterr()
+        assert said.out or said.err.startswith("cutecourse: ")
+        assert statuses[-1] in {0, 1}, (line, said.err)
+        assert not statuses[-1] or any(word in line for word in GUESSED), (line, said.err)
+    assert len(statuses) > 40
+    assert statuses.count(0) > len(statuses) / 2

@@ -100,6 +100,8 @@ class DslLayout:
 class DslFastDivmod:
     """A divisor for fast_divmod: the number, and the multiplier and two shifts that replace the division.
 
+    A divisor of version 2 has the number once more behind it, as a parameter of its own: declare
+    `DslFastDivmod(n), np.int32(n)`.
     Source: T. Granlund, P. Montgomery, Division by Invariant Integers using Multiplication, figure 4.1.
     """
 

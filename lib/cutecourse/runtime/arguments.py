@@ -19,7 +19,7 @@ from cutecourse.runtime.errors import ArgumentError
 from cutecourse.runtime.tensor_map import MappedArray, emulator_tensor_map
 from cutecourse.tma import TensorMapEncoding
 
-__all__ = ["GAP_BYTE", "Bound", "bind", "emulator_arguments", "flat_arguments"]
+__all__ = ["GAP_BYTE", "Bound", "bind", "emulator_arguments", "flat_arguments", "numba_array"]
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -151,11 +151,7 @@ def _view(buffer: Array, extents: tuple[int, ...], strides: tuple[int, ...]) -> 
 def flat_arguments(
     spec: LaunchSpec, bound: Mapping[str, Bound | np.generic]
 ) -> list[Array | MappedArray | np.generic]:
-    """The kernel's parameters in the order of its PTX: an array stands for a pointer to its memory.
-
-    numba passes an array as several parameters: meminfo, parent, number of elements, bytes of one element,
-    the pointer, the extents, and the strides in bytes; the first two matter to the host only and are 0.
-    """
+    """The kernel's parameters in the order of its PTX: an array stands for a pointer to its memory."""
     flat: list[Array | MappedArray | np.generic] = []
     for param in spec.params:
         value = bound[param.argument]
@@ -166,12 +162,24 @@ def flat_arguments(
         elif spec.language != "numba":
             flat.append(value.buffer)
         else:
-            itemsize = value.buffer.itemsize
-            count = int(np.prod(value.extents))
-            flat += [np.uint64(0), np.uint64(0), np.int64(count), np.int64(itemsize), value.buffer]
-            flat += [np.int64(extent) for extent in value.extents]
-            flat += [np.int64(step * itemsize) for step in value.strides]
+            flat += numba_array(value.buffer, value.extents, value.strides)
     return flat
+
+
+def numba_array(
+    buffer: Array, extents: tuple[int, ...], strides: tuple[int, ...]
+) -> list[Array | np.generic]:
+    """The parameters that numba passes for an array, with strides in elements.
+
+    They are meminfo, parent, number of elements, bytes of one element, the pointer, the extents, and the
+    strides in bytes; the first two matter to the host only and are 0.
+    """
+    itemsize, count = buffer.itemsize, int(np.prod(extents))
+    return [
+        *(np.uint64(0), np.uint64(0), np.int64(count), np.int64(itemsize), buffer),
+        *(np.int64(extent) for extent in extents),
+        *(np.int64(step * itemsize) for step in strides),
+    ]
 
 
 def emulator_arguments(
