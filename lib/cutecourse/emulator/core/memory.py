@@ -112,11 +112,11 @@ class Memory:
         self._bases: list[int] = []
         self._next = GLOBAL_BASE
 
-    def allocate(self, name: str, data: NDArray[np.uint8]) -> Allocation:
+    def allocate(self, name: str, data: NDArray[np.uint8], *, writable: bool = True) -> Allocation:
         """Give bytes an address in .global, aligned to 1024, with an unmapped gap before and after."""
         base = self._next
         self._next += room_for(len(data))
-        return self.put(name, "global", base, data)
+        return self.put(name, "global", base, data, writable=writable)
 
     def put(
         self, name: str, space: str, base: int, data: NDArray[np.uint8], *, writable: bool = True
