@@ -26,8 +26,8 @@ import numpy as np
 from cutecourse.analysis import InputError, find_entry, parameters
 from cutecourse.analysis import arguments as words
 from cutecourse.analysis.arguments import Arguments, check_writable
+from cutecourse.analysis.files import read_ptx, read_text
 from cutecourse.cli._events import WHAT_FILTERS, event_filter, new_recorder, print_events
-from cutecourse.cli._files import read_ptx, read_text
 from cutecourse.emulator import EmulatorError, LaunchResult, explore, launch
 from cutecourse.emulator.core.hazards import read_severities
 from cutecourse.emulator.errors import BudgetExceeded, LaunchError, UnsupportedInstruction
