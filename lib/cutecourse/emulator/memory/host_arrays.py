@@ -94,7 +94,7 @@ def _view(capsule: Any) -> NDArray[Any]:
     """
     import ctypes
 
-    class Tensor(ctypes.Structure):
+    class DLTensor(ctypes.Structure):
         _fields_ = [
             ("data", ctypes.c_void_p),
             ("device", ctypes.c_int32 * 2),
@@ -107,13 +107,13 @@ def _view(capsule: Any) -> NDArray[Any]:
             ("byte_offset", ctypes.c_uint64),
         ]
 
-    class Versioned(ctypes.Structure):
+    class DLManagedTensorVersioned(ctypes.Structure):
         _fields_ = [
             ("version", ctypes.c_uint32 * 2),
             ("context", ctypes.c_void_p),
             ("deleter", ctypes.c_void_p),
             ("flags", ctypes.c_uint64),
-            ("tensor", Tensor),
+            ("tensor", DLTensor),
         ]
 
     api = ctypes.pythonapi
@@ -122,12 +122,14 @@ def _view(capsule: Any) -> NDArray[Any]:
     api.PyCapsule_IsValid.argtypes = [ctypes.py_object, ctypes.c_char_p]
     read_only = False
     if api.PyCapsule_IsValid(capsule, b"dltensor_versioned"):
-        managed = Versioned.from_address(api.PyCapsule_GetPointer(capsule, b"dltensor_versioned"))
+        managed = DLManagedTensorVersioned.from_address(
+            api.PyCapsule_GetPointer(capsule, b"dltensor_versioned")
+        )
         if managed.version[0] != 1:
             raise LaunchError(f"its DLPack is of version {managed.version[0]}, and only 1 is known")
         tensor, read_only = managed.tensor, bool(managed.flags & _READ_ONLY)
     elif api.PyCapsule_IsValid(capsule, b"dltensor"):
-        tensor = Tensor.from_address(api.PyCapsule_GetPointer(capsule, b"dltensor"))
+        tensor = DLTensor.from_address(api.PyCapsule_GetPointer(capsule, b"dltensor"))
     else:
         raise LaunchError("__dlpack__ gave no capsule of a tensor")
     bits = tensor.bits * tensor.lanes
