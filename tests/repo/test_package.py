@@ -59,6 +59,7 @@ def test_wheel__says_name_pythons_licence_and_extras(wheel: zipfile.ZipFile) -> 
         "course",
         "kernels",
         "lab",
+        "release",
         "test",
         "widgets",
     }
