@@ -106,6 +106,16 @@ def test_publish_workflow__publishes_where_the_book_is_built(repository: Path) -
     assert upload["with"]["path"] in (repository / "Makefile").read_text()
 
 
+def test_cpu_workflow__looks_at_what_a_release_would_publish(repository: Path) -> None:
+    job = read(repository, "cpu.yml")["jobs"]["package"]
+    run = commands({"jobs": {"package": job}})
+    assert "twine check --strict dist/*" in run
+    assert "gpu" not in str(job["runs-on"])
+    for path in ("tests/testing/reverse.ptx", "book/use_in_tests.md"):
+        assert path in run
+        assert (repository / path).exists()
+
+
 def test_release_workflow__publishes_a_tag_that_twine_has_checked(repository: Path) -> None:
     workflow = read(repository, "release.yml")
     assert workflow[True] == {"push": {"tags": ["v*"]}}
