@@ -205,9 +205,10 @@ def test_check__allows_a_hazard_and_then_sees_what_depends_on_the_seed():
         ({"expect": {"y": X, "n": X}}, "expect names n, which is not an array but a int"),
         ({"seeds": 0}, "at least 1"),
         ({"seeds": "ab"}, "a list of seeds"),
-        ({"allow": ["rice"]}, "no such hazard"),
+        ({"allow": ["rice"]}, "hazard"),
+        ({"suppress": "none.txt"}, "none.txt cannot be read"),
         ({"allow": ["deadlock"]}, "always an error"),
-        ({"entry": "other"}, "no entry 'other'"),
+        ({"entry": "other"}, "no kernel 'other'"),
     ],
 )
 def test_check__refuses_a_wrong_call_with_one_clear_error(changes, message):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from testing.test_check import RACE
 
 pytest_plugins = ["pytester"]
 
@@ -22,8 +23,6 @@ def test_race(cutecourse_check):
 @pytest.fixture
 def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
     """A project with a kernel that has a race, and a test of it."""
-    from testing.test_check import RACE
-
     # Whether or not the environment has the package's entry point, the plugin is loaded once.
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     pytester.makefile(".ptx", race=RACE)
@@ -56,6 +55,17 @@ def test_plugin__takes_them_from_the_configuration(project: pytest.Pytester) -> 
     done = run(project)
     done.assert_outcomes(passed=1)
     assert "seeds: 2" in done.stdout.str()
+
+
+@pytest.mark.parametrize("setting", [False, True])
+def test_plugin__takes_a_file_of_suppressions(project: pytest.Pytester, setting: bool) -> None:
+    line = next(at for at, text in enumerate(RACE.split("\n"), 1) if "st.shared" in text)
+    project.makefile(".txt", known=f"race at {line} in race  # only the last value counts\n")
+    if setting:
+        project.makeini("[pytest]\ncutecourse_suppress = known.txt\n")
+    run(project, *([] if setting else ["--cutecourse-suppress", "known.txt"])).assert_outcomes(passed=1)
+    project.makefile(".txt", known=f"race at {line} in other\n")
+    run(project, *([] if setting else ["--cutecourse-suppress", "known.txt"])).assert_outcomes(failed=1)
 
 
 def test_plugin__refuses_a_setting_that_is_no_number(project: pytest.Pytester) -> None:

@@ -34,7 +34,7 @@ def _section(name: str) -> nodes.section:
         if re.search(r"^\s{2,}|>>>|\s{3,}", paragraph, re.MULTILINE):
             section += _verbatim(paragraph)
         else:
-            section += nodes.paragraph("", *_with_code(paragraph))
+            section += nodes.paragraph("", "", *_with_code(paragraph))
     for entry in api_reference.entries(name):
         section += _details(entry, nodes.make_id(f"{title}.{entry.name}"))
     return section

@@ -5,13 +5,17 @@ from __future__ import annotations
 import numbers
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from os import PathLike
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from cutecourse.analysis import find_entry
+from cutecourse.analysis.files import read_text
 from cutecourse.dtypes import DType, dtype, from_numpy
-from cutecourse.emulator import HAZARDS, EmulatorError, LaunchResult, Note, TensorMap, launch
+from cutecourse.emulator import EmulatorError, LaunchResult, Note, TensorMap, launch
+from cutecourse.emulator.core.hazards import read_severities
 from cutecourse.emulator.errors import LaunchError, UnsupportedInstruction
 from cutecourse.emulator.launch import DEFAULT_BUDGET
 from cutecourse.emulator.memory.host_arrays import host_arrays
@@ -101,6 +105,7 @@ def check(
     atol: float | None = None,
     seeds: int | Iterable[int] = SEEDS,
     allow: Iterable[str] = (),
+    suppress: str | PathLike[str] | None = None,
     may_differ: Iterable[str] = (),
     entry: str | None = None,
     cluster: int | Sequence[int] = (1, 1, 1),
@@ -120,8 +125,9 @@ def check(
     rtol, atol  the tolerance: |value - expected| <= atol + rtol * |expected|. The defaults depend on the
                 element type and are those of torch.testing.assert_close; other types are exact.
     seeds       how many seeds to run, from 0 on, or the seeds themselves.
-    allow       hazards that do not make the check fail, by name, such as "race". Hyphens may stand for
-                spaces. An allowed hazard becomes a note.
+    allow       hazards that do not make the check fail, such as "race", or "race at gemm.cu:64 in gemm" for
+                one line of one kernel (emulator.core.hazards explains the words). They become notes.
+    suppress    a file that has such words, one a line; each may be followed by = and a severity.
     may_differ  arrays without an expectation whose contents may depend on the seed, by name. Any other
                 array must end with the same bits under each seed.
 
@@ -132,7 +138,7 @@ def check(
     """
     __tracebackhide__ = True
     module = module_of(ptx)
-    function = _entry(module, entry)
+    function = find_entry(module.module, entry)
     named = _named(args, function)
     expected = dict(expect or {})
     loose = set(may_differ)
@@ -149,7 +155,7 @@ def check(
         "dynamic_smem": dynamic_smem,
         "entry": function.name,
         "max_instructions": max_instructions,
-        "hazards": {_hazard(name): "note" for name in ([allow] if isinstance(allow, str) else allow)},
+        "hazards": _hazards(allow, suppress),
     }
     first: dict[str, Array] = {}
     launches: list[LaunchResult] = []
@@ -186,16 +192,6 @@ def check(
 # --- what the caller gives ----------------------------------------------------------------------------------
 
 
-def _entry(module: CheckedModule, name: str | None) -> Function:
-    entries = module.module.entries
-    if name is None and len(entries) == 1:
-        name = next(iter(entries))
-    if name not in entries:
-        problem = f"no entry {name!r}" if name else f"{len(entries)} entries"
-        raise LaunchError(f"the module has {problem}. Say which with entry=: {', '.join(entries) or 'none'}")
-    return entries[name]
-
-
 def _block(function: Function, block: int | Sequence[int] | None) -> Any:
     required = function.directive("reqntid")
     if block is None and not required:
@@ -215,10 +211,10 @@ def _named(args: Any, function: Function) -> dict[str, Any]:
     return dict(zip(names, given, strict=False))
 
 
-def _hazard(name: str) -> str:
-    """A hazard's name, which may be written with hyphens; `launch` refuses one that is not there."""
-    spaced = name.replace("-", " ")
-    return spaced if spaced in HAZARDS else name
+def _hazards(allow: Iterable[str], suppress: str | PathLike[str] | None) -> dict[str, str]:
+    """The severities that a check chooses: those of the file, and before them the allowed hazards."""
+    given = {} if suppress is None else read_severities(read_text(suppress), str(suppress))
+    return given | dict.fromkeys([allow] if isinstance(allow, str) else allow, "note")
 
 
 def _seeds(seeds: Any) -> list[int]:

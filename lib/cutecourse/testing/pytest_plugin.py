@@ -32,6 +32,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="HAZARD",
         help="a hazard that does not make cutecourse_check fail; may be given several times",
     )
+    group.addoption(
+        "--cutecourse-suppress",
+        metavar="FILE",
+        help="a file of hazards that do not make cutecourse_check fail, by line and kernel",
+    )
+    parser.addini("cutecourse_suppress", "the file for --cutecourse-suppress, from the folder of this file")
     parser.addini("cutecourse_seeds", "the number of seeds that cutecourse_check runs")
     parser.addini("cutecourse_allow", "hazards that do not make cutecourse_check fail", type="linelist")
 
@@ -53,11 +59,15 @@ def cutecourse_check(request: pytest.FixtureRequest) -> Callable[..., Any]:
     except ValueError:
         raise pytest.UsageError(f"cutecourse_seeds = {setting}: give a number of seeds") from None
 
+    named = config.getini("cutecourse_suppress")
+    file = config.getoption("--cutecourse-suppress") or (config.rootpath / named if named else None)
+
     @wraps(check)
-    def checked(ptx: Any, *, seeds: Any = usual, allow: Any = (), **how: Any) -> Any:
+    def checked(ptx: Any, *, seeds: Any = usual, allow: Any = (), suppress: Any = file, **how: Any) -> Any:
         __tracebackhide__ = True
         own = [allow] if isinstance(allow, str) else allow
-        return check(ptx, seeds=seeds if asked is None else asked, allow=[*always, *own], **how)
+        number = seeds if asked is None else asked
+        return check(ptx, seeds=number, allow=[*always, *own], suppress=suppress, **how)
 
     return checked
 
