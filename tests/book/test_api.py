@@ -42,8 +42,7 @@ def test_page__has_every_public_name_with_its_docstring(book: Path) -> None:
     page = parse(book / "api.html")
     for name in api_reference.MODULES:
         for entry in api_reference.entries(name):
-            anchor = f"cutecourse-{name}-{entry.name}".replace(".", "-").replace("_", "-").lower()
-            [found] = page.find_all("details", id=anchor)
+            [found] = page.find_all("details", id=f"cutecourse.{name}.{entry.name}")
             assert found.summary.code.get_text() == entry.name
             for line in filter(None, entry.doc.split("\n")[1:]):
                 assert line in found.get_text()

@@ -36,7 +36,7 @@ def _section(name: str) -> nodes.section:
         else:
             section += nodes.paragraph("", "", *_with_code(paragraph))
     for entry in api_reference.entries(name):
-        section += _details(entry, nodes.make_id(f"{title}.{entry.name}"))
+        section += _details(entry, f"{title}.{entry.name}")
     return section
 
 
