@@ -223,7 +223,20 @@ def test_text__that_is_no_ptx_shows_its_line(playground: Page) -> None:
     playground.press("Run").done()
     assert playground.root.locator("#cute-pg-text-wrong").inner_text().startswith("PTX line 14, column")
     assert playground.root.locator('.cute-pg-mark[data-line="14"][data-kind="error"]').count() == 1
+    assert not playground.root.get_by_role("group", name="Arguments").is_visible()  # it is of another text
     playground.text.fill(kept)
+    playground.press("Run").done()
+    assert playground.root.get_by_role("group", name="Arguments").is_visible()
+
+
+def test_text__that_is_too_large_is_refused_before_it_is_in_the_page(playground: Page) -> None:
+    kept = playground.text.input_value()
+    playground.page.evaluate("navigator.clipboard.writeText('// '.repeat(2_000_000))")
+    playground.text.focus()
+    playground.page.keyboard.press("Control+End")
+    playground.page.keyboard.press("Control+V")
+    playground.root.get_by_text(f"The text would have {6_000_000 + len(kept)} characters").wait_for()
+    assert playground.text.input_value() == kept
 
 
 def test_work__is_kept_when_an_example_is_opened(playground: Page) -> None:

@@ -14,7 +14,7 @@ import pytest
 import yaml
 from packaging.specifiers import SpecifierSet
 
-WORKFLOWS = ("cpu.yml", "gpu.yml", "publish.yml")
+WORKFLOWS = ("cpu.yml", "gpu.yml", "publish.yml", "release.yml")
 
 
 def read(repository: Path, name: str) -> dict[str, Any]:
@@ -30,13 +30,20 @@ def check_schema(schema: str, *paths: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=120)
 
 
-def test_workflows__are_the_three_that_are_checked(repository: Path) -> None:
+def test_workflows__are_those_that_are_checked(repository: Path) -> None:
     assert sorted(path.name for path in (repository / ".github" / "workflows").iterdir()) == sorted(WORKFLOWS)
 
 
 def test_workflows__meet_githubs_schema(repository: Path) -> None:
     folder = repository / ".github" / "workflows"
     result = check_schema("vendor.github-workflows", *(folder / name for name in WORKFLOWS))
+    assert result.returncode == 0, result.stdout
+
+
+def test_issue_forms__meet_githubs_schema(repository: Path) -> None:
+    forms = sorted((repository / ".github" / "ISSUE_TEMPLATE").iterdir())
+    assert forms
+    result = check_schema("vendor.github-issue-forms", *forms)
     assert result.returncode == 0, result.stdout
 
 
@@ -97,6 +104,27 @@ def test_publish_workflow__publishes_where_the_book_is_built(repository: Path) -
     ]
     assert "make book" in commands({"jobs": {"build": workflow["jobs"]["build"]}})
     assert upload["with"]["path"] in (repository / "Makefile").read_text()
+
+
+def test_cpu_workflow__looks_at_what_a_release_would_publish(repository: Path) -> None:
+    job = read(repository, "cpu.yml")["jobs"]["package"]
+    run = commands({"jobs": {"package": job}})
+    assert "twine check --strict dist/*" in run
+    assert "gpu" not in str(job["runs-on"])
+    for path in ("tests/testing/reverse.ptx", "book/use_in_tests.md"):
+        assert path in run
+        assert (repository / path).exists()
+
+
+def test_release_workflow__publishes_a_tag_that_twine_has_checked(repository: Path) -> None:
+    workflow = read(repository, "release.yml")
+    assert workflow[True] == {"push": {"tags": ["v*"]}}
+    build, publish = workflow["jobs"]["build"], workflow["jobs"]["publish"]
+    run = commands({"jobs": {"build": build}})
+    assert run.index("tools.release --repository") < run.index("twine check --strict")
+    assert publish["needs"] == "build"
+    assert publish["permissions"] == {"id-token": "write"}
+    assert "pypi-publish" in publish["steps"][-1]["uses"]
 
 
 @pytest.mark.parametrize("name", WORKFLOWS)

@@ -15,7 +15,7 @@ from support.tcgen05 import COLUMNS, DESCRIPTOR, FENCE, SETUP, ZEROS, descriptor
 from tools.cases import ptx_cases
 from tools.cases.wgmma_ptx import ROWS, Wgmma
 
-__all__ = ["SCENES", "Product", "Scene", "Warpgroup", "met"]
+__all__ = ["SCENES", "Product", "Scene", "Warpgroup", "met", "plain"]
 
 AFTER = "tcgen05.fence::after_thread_sync;\n"
 BEFORE = "tcgen05.fence::before_thread_sync;\n"
@@ -26,7 +26,7 @@ BAR = "bar.sync 0;\n"
 USE = "st.global.b32 [%at], %r6;\n"
 
 
-def _plain(body: str, directives: str = "") -> str:
+def plain(body: str, directives: str = "") -> str:
     """A kernel whose body finds %me, %rank, %first, %to, `full`, `fixed` and `box` of 64 words."""
     return f"""
 .version 8.8
@@ -69,7 +69,7 @@ class Scene:
             return tcgen05.run_zeros(self.body, seed=seed, hazards=quiet).notes
         how = {"grid": 1, "block": 32, "args": [np.zeros(64, np.uint32)], **self.options}
         return launch(
-            _plain(self.body, self.directives),
+            plain(self.body, self.directives),
             seed=seed,
             hazards=hazards,
             **how,

@@ -13,6 +13,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
 from coursebook import (
     answers,
+    api,
     assets,
     emulator,
     errata,
@@ -37,6 +38,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
         source_documents,
         status,
         emulator,
+        api,
         assets,
         live,
         exercises,

@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import argparse
 import errno
+import io
 import re
 import signal
 import sys
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext, redirect_stdout
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -26,9 +27,10 @@ import numpy as np
 from cutecourse.analysis import InputError, find_entry, parameters
 from cutecourse.analysis import arguments as words
 from cutecourse.analysis.arguments import Arguments, check_writable
+from cutecourse.analysis.files import read_ptx, read_text
 from cutecourse.cli._events import WHAT_FILTERS, event_filter, new_recorder, print_events
-from cutecourse.cli._files import read_ptx, read_text
-from cutecourse.emulator import EmulatorError, LaunchResult, explore, launch
+from cutecourse.cli._formats import Findings, write_junit, write_sarif
+from cutecourse.emulator import EmulatorError, Exploration, LaunchResult, explore, launch
 from cutecourse.emulator.core.hazards import Note, grouped, lowering, read_severities
 from cutecourse.emulator.errors import BudgetExceeded, LaunchError, UnsupportedInstruction
 from cutecourse.emulator.launch import DEFAULT_BUDGET
@@ -43,6 +45,7 @@ __all__ = ["extents", "register"]
 
 RAN, WRONG, NOT_RUN, STOPPED = range(4)
 _WHAT_ARGUMENTS = (words.__doc__ or "").partition("\n\n")[2]
+_LAUNCH = ("grid", "block", "cluster", "dynamic_smem")
 _STATUSES = "exit status:" + (__doc__ or "").partition("Exit status:")[2]
 
 
@@ -113,6 +116,14 @@ def register(subparsers: Any) -> None:
         action="store_true",
         help="go on after an error where that is possible, and report all that the run meets",
     )
+    parser.add_argument(
+        "--json",
+        action="store_true",
+        help="print the launch, its end and its reports as JSON and nothing else; the package's"
+        " cli/emulate.schema.json describes it",
+    )
+    parser.add_argument("--junit", metavar="FILE", help="write a test case for each seed, as JUnit XML")
+    parser.add_argument("--sarif", metavar="FILE", help="write the reports as SARIF 2.1.0")
     parser.add_argument("--strict", action="store_true", help="exit with 1 if there is a warning")
     parser.add_argument(
         "--explore",
@@ -152,16 +163,35 @@ def _hazard(text: str) -> tuple[str, str]:
 
 
 def _run(arguments: argparse.Namespace) -> int:
+    findings = Findings(arguments.file)
+    with redirect_stdout(io.StringIO()) if arguments.json else nullcontext():
+        findings.status = _ended(arguments, findings)
+    if arguments.json:
+        print(findings.to_json())
     try:
-        return _emulate(arguments)
-    except (BudgetExceeded, _Stopped) as error:
-        return _say(error, STOPPED)
-    except (InputError, PtxError, LaunchError, UnsupportedInstruction) as error:
+        for path, write in ((arguments.junit, write_junit), (arguments.sarif, write_sarif)):
+            if path:
+                write(findings, path)
+    except InputError as error:
         return _say(error, NOT_RUN)
-    except EmulatorError as error:
-        _say_errors(error.notes)
-        about = lowering(error.hazard, error.line, error.source, final=error.final)
-        return _say(error, WRONG, f"\n  {about}")
+    return findings.status
+
+
+def _ended(arguments: argparse.Namespace, findings: Findings) -> int:
+    """Run the kernel, keep what is found, and return the exit status."""
+    try:
+        return _emulate(arguments, findings)
+    except CourseError as error:
+        findings.error = error
+        if isinstance(error, BudgetExceeded | _Stopped):
+            return _say(error, STOPPED)
+        if isinstance(error, InputError | PtxError | LaunchError | UnsupportedInstruction):
+            return _say(error, NOT_RUN)
+        if isinstance(error, EmulatorError):
+            _say_errors(error.notes)
+            about = lowering(error.hazard, error.line, error.source, final=error.final)
+            return _say(error, WRONG, f"\n  {about}")
+        raise
 
 
 _OPTIONS = {"max_instructions": "--budget", "dynamic_smem": "--smem"}
@@ -184,13 +214,13 @@ def _say(error: CourseError, status: int, about: str = "") -> int:
     return status
 
 
-def _emulate(arguments: argparse.Namespace) -> int:
+def _emulate(arguments: argparse.Namespace, findings: Findings) -> int:
     for name in ("budget", "timeout", "max-memory"):
         given = getattr(arguments, name.replace("-", "_"))
         if not 0 < given < 1e12:
             raise InputError(f"--{name} {given}: give a number greater than 0")
-    if arguments.trace:
-        check_writable(arguments.trace)
+    for path in filter(None, (arguments.trace, arguments.junit, arguments.sarif)):
+        check_writable(path)
     if arguments.explore is not None and arguments.keep_going:
         raise InputError("--explore compares how runs end, so it takes no --keep-going")
     traced = arguments.trace or arguments.events is not None or arguments.memory
@@ -206,8 +236,11 @@ def _emulate(arguments: argparse.Namespace) -> int:
         made = Arguments(limit)
         values = made.make(arguments.arg, parameters(checked.functions[entry.name]))
         options = _options(arguments, entry, values)
+        findings.kernel, findings.launch = entry.name, {name: options[name] for name in _LAUNCH}
+        findings.launch["seed"] = arguments.seed
         if arguments.explore is not None:
-            return _explore(arguments, checked, options)
+            findings.exploration = _explore(arguments, checked, options)
+            return _explored(findings.exploration)
         try:
             result = launch(checked, **options, seed=arguments.seed, recorder=recorder, accesses=accesses)
         except CourseError:
@@ -217,11 +250,13 @@ def _emulate(arguments: argparse.Namespace) -> int:
             except InputError as wrong:
                 _say(wrong, NOT_RUN)
             raise
+    findings.result = result
     if result.printed:
         print(result.printed, end="" if result.printed.endswith("\n") else "\n")
     print(_summary(result))
     for path, array in made.saved.items():
         _save(path, array)
+        findings.saved.append({"file": path, "dtype": str(array.dtype), "shape": list(array.shape)})
         print(f"wrote {path}: {array.dtype}, shape {'x'.join(map(str, array.shape))}")
     _save_trace(recorder, arguments.trace)
     if recorder is not None and arguments.trace:
@@ -235,10 +270,13 @@ def _emulate(arguments: argparse.Namespace) -> int:
     return WRONG if wrong or (said and arguments.strict) else RAN
 
 
-def _explore(arguments: argparse.Namespace, checked: CheckedModule, options: dict[str, Any]) -> int:
-    """Run several seeds, and say whether and where they differ."""
+def _explore(arguments: argparse.Namespace, checked: CheckedModule, options: dict[str, Any]) -> Exploration:
     seeds = range(arguments.seed, arguments.seed + arguments.explore)
-    found = explore(checked, seeds=seeds, max_seeds=arguments.explore, **options)
+    return explore(checked, seeds=seeds, max_seeds=arguments.explore, **options)
+
+
+def _explored(found: Exploration) -> int:
+    """Say whether several seeds differ and where, and return the exit status."""
     if found.agree and found.outcomes[0].error is None:
         print(found)
         return RAN

@@ -11,7 +11,7 @@ import json
 from typing import Any
 
 from cutecourse.analysis import explain, report
-from cutecourse.cli._files import read_ptx
+from cutecourse.analysis.files import read_ptx
 
 __all__ = ["register"]
 

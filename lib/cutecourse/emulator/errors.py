@@ -347,9 +347,9 @@ class UninitializedRead(EmulatorError):
 
 
 class ReadOnlyError(EmulatorError):
-    """The kernel writes to constant memory or to a kernel parameter."""
+    """The kernel writes to constant memory, to a kernel parameter or to a read-only array."""
 
-    hazard = _fatal("read-only", "the hardware faults")
+    hazard = _fatal("read-only", "the hardware faults, or the launch's input changes")
 
 
 class ExitedCTAError(AddressError):

@@ -32,6 +32,7 @@ from cutecourse.emulator.core.program import Program
 from cutecourse.emulator.core.scheduler import Scheduler
 from cutecourse.emulator.errors import EmulatorError, LaunchError
 from cutecourse.emulator.instructions.wgmma.registers import watch
+from cutecourse.emulator.memory.host_arrays import host_arrays
 from cutecourse.emulator.memory.tensor_map import TOKEN_BYTES, BoundTensorMap, TensorMap, TensorMapError
 from cutecourse.emulator.numbers.tensor_core_sums import DEFAULT_ARITHMETIC, TENSOR_CORES
 from cutecourse.emulator.recording.events import Recording
@@ -116,11 +117,12 @@ def launch(
 ) -> LaunchResult:
     """Run a kernel from its PTX text, or the module that was read from it, on this machine's CPU.
 
-    NumPy arrays among `args` are pointers: the kernel works on their memory in place. A `TensorMap` is a
-    parameter of 128 bytes, or for a pointer 128 bytes of global memory; its array is worked on in place too.
-    Other arguments are scalars of the
-    parameter's declared type; a tuple fills a parameter declared as an array of bytes, field by field, and
-    a field may be a `TensorMap` as well.
+    Arrays among `args` are pointers: the kernel works on their memory in place. They are NumPy's, or of any
+    library with `__dlpack__` or `__array_interface__` whose arrays lie in the CPU's memory, such as PyTorch
+    (bf16 and fp8 are their codes). A read-only array is an input, and a kernel that writes to it gets a
+    ReadOnlyError. A `TensorMap` is a parameter of 128 bytes, or for a pointer 128 bytes of global memory; its
+    array is worked on in place too. Other arguments are scalars of the parameter's declared type; a tuple
+    fills a parameter declared as an array of bytes, field by field, and a field may be a `TensorMap` as well.
     `entry` is a kernel's name, or a part of it that no other kernel's name has.
     `seed` chooses the order in which blocks and warps run. `dynamic_smem` is in bytes.
     `arithmetic` names the GPU whose tensor cores' sums mma.sync reproduces (see
@@ -167,6 +169,7 @@ def launch(
         if accesses is not None:
             observers.append(lambda cohort: AccessLogging(accesses))
         memory = Memory()
+        args = _listed(args)
         parameters, tensor_maps = _bind(function, args, memory)
         program = _decoded(checked, function.name, int(dynamic_smem))
         machine = Machine(
@@ -406,13 +409,18 @@ def _check_shared(machine: Machine) -> None:
 # --- arguments -------------------------------------------------------------------------------------------
 
 
+def _listed(args: Any) -> list[Any]:
+    """The arguments as a list, and their arrays as NumPy arrays. Errors: LaunchError."""
+    is_one = isinstance(args, np.ndarray | str | bytes) or hasattr(args, "__dlpack__")
+    if is_one or not isinstance(args, Iterable):
+        raise LaunchError("args is a sequence of arguments; put the one argument into a list")
+    return [host_arrays(argument) for argument in args]
+
+
 def _bind(
-    function: Function, args: Sequence[Any], memory: Memory
+    function: Function, given: Sequence[Any], memory: Memory
 ) -> tuple[bytes, dict[bytes, BoundTensorMap]]:
     """The bytes of parameter space as the kernel declares it, and the tensor maps by their tokens."""
-    if isinstance(args, np.ndarray | str | bytes) or not isinstance(args, Iterable):
-        raise LaunchError("args is a sequence of arguments; put the one argument into a list")
-    given = list(args)
     if len(given) != len(function.params):
         raise LaunchError(
             f"{len(given)} arguments for {len(function.params)} parameters: {_signature(function)}"
@@ -451,7 +459,7 @@ class _Pointers:
 
     def token(self, tensor_map: TensorMap, parameter: str) -> bytes:
         """The bytes that stand for a tensor map in the kernel's parameters."""
-        address = self.address(tensor_map.array)
+        address = self.address(tensor_map.array, parameter)
         allocation = self.memory.find(address) or self.known[-1][2]
         bound = BoundTensorMap.bind(tensor_map, allocation, address, len(self.tensor_maps), parameter)
         self.tensor_maps[bound.token] = bound
@@ -462,7 +470,8 @@ class _Pointers:
         data = np.frombuffer(self.token(tensor_map, parameter), np.uint8).copy()
         return self.memory.allocate(f"tensor map of {parameter}", data).base
 
-    def address(self, array: NDArray[Any]) -> int:
+    def address(self, array: NDArray[Any], parameter: str) -> int:
+        """The address of an array's memory, which `parameter` points to. Errors: LaunchError."""
         if array.dtype.hasobject:
             raise LaunchError("an array of Python objects cannot be a kernel's memory")
         if not (array.flags.c_contiguous or array.flags.f_contiguous):
@@ -470,20 +479,19 @@ class _Pointers:
                 f"an array of shape {array.shape} and strides {array.strides} is not contiguous:"
                 " pass numpy.ascontiguousarray(...)"
             )
-        if not array.flags.writeable:
-            raise LaunchError(
-                "the array is read-only: pass a copy, because kernels write through their pointers"
-            )
         start: int = array.__array_interface__["data"][0]
         end = start + array.nbytes
         for low, high, allocation in self.known:
             if (start < high and low < end) or (start == low and end == high):
                 if start < low or end > high:
                     raise LaunchError("two arrays overlap in part: pass the one that holds both first")
+                allocation.writable |= array.flags.writeable  # one of its names may be a read-only view
                 return allocation.base + (start - low)
         flat = array.reshape(-1, order="A").view(np.uint8) if array.size else np.zeros(0, dtype=np.uint8)
-        name = f"array argument {len(self.known)} ({array.dtype}, shape {array.shape})"
-        allocation = self.memory.allocate(name, flat, array.dtype)
+        what = f"array argument {len(self.known)} ({array.dtype}, shape {array.shape})"
+        if not array.flags.writeable:
+            what = f"the read-only array for parameter {parameter} ({array.dtype}, shape {array.shape})"
+        allocation = self.memory.allocate(what, flat, array.dtype, writable=array.flags.writeable)
         self.known.append((start, end, allocation))
         return allocation.base
 
@@ -492,7 +500,7 @@ def _encode(parameter: Variable, size: int, argument: Any, pointers: _Pointers) 
     if isinstance(argument, np.ndarray):
         if size != 8 or parameter.type[0] == "f":
             raise LaunchError("an array is a pointer of 8 bytes, but the parameter is not one")
-        return pointers.address(argument).to_bytes(8, "little")
+        return pointers.address(argument, parameter.name).to_bytes(8, "little")
     if isinstance(argument, TensorMap):
         if size == 8 and not parameter.dims and parameter.type[0] != "f":
             return pointers.behind(argument, parameter.name).to_bytes(8, "little")
@@ -513,7 +521,7 @@ def _encode_bytes(name: str, size: int, argument: Any, pointers: _Pointers) -> b
         data = bytearray()
         for item in argument:
             if isinstance(item, np.ndarray):
-                raw = pointers.address(item).to_bytes(8, "little")
+                raw = pointers.address(item, name).to_bytes(8, "little")
             elif isinstance(item, TensorMap):
                 raw = pointers.token(item, name)
             elif isinstance(item, np.generic | bytes):

@@ -11,7 +11,7 @@ const STORE = "cute-playground";
 const LINK = "#ptx=";
 const EXAMPLE = "#example=";
 const MOST_LINK = 400_000; // characters of a link
-const MOST_TEXT = 1_000_000; // of what a link or a file unpacks to
+const MOST_TEXT = 1_000_000; // of what is pasted, and of what a link or a file unpacks to
 const MOST_FIELD = 100_000; // of one field
 const MOST_PARAMETERS = 256;
 const LONG_LINK = 8_000;
@@ -140,6 +140,7 @@ class Playground {
     this.marks = element("div");
     this.lines = element("pre", { class: "cute-pg-lines", "aria-hidden": "true" });
     this.text = element("textarea", { spellcheck: "false", autocapitalize: "off", autocomplete: "off", wrap: "off", "aria-label": "The kernel's PTX. Press Control and Enter to run it.", "aria-describedby": "cute-pg-text-wrong" });
+    this.text.addEventListener("beforeinput", (event) => this.refuseLarge(event));
     this.text.addEventListener("input", () => this.edited());
     this.text.addEventListener("scroll", () => this.scroll());
     this.editor = element("div", { class: "cute-pg-editor" }, this.marks, this.lines, this.text);
@@ -435,6 +436,15 @@ class Playground {
     this.results.prepend(element("p", { class: "cute-pg-said" }, "These results are from before your change."));
   }
 
+  /** Refuse a paste that would make the text too large: the page would freeze, and Python would read it for a minute. */
+  refuseLarge(event) {
+    const { textLength, selectionStart, selectionEnd } = this.text;
+    const length = textLength - (selectionEnd - selectionStart) + (event.data?.length ?? 0);
+    if (!event.data || length <= MOST_TEXT) return;
+    event.preventDefault();
+    this.wrong({ message: `The text would have ${length} characters; the playground takes at most ${MOST_TEXT}. The command cutecourse emulate takes larger texts.` });
+  }
+
   edited() {
     this.state.text = this.text.value;
     this.state.isRead = false;
@@ -576,6 +586,7 @@ class Playground {
     const { answer } = await this.ask({ ask: "read", text, entry: state.entry });
     if (this.state !== state || state.text !== text) return false; // the reader has gone on meanwhile
     if (answer.error) {
+      this.form.hidden = true; // it belongs to another text
       this.wrong(answer.error);
       return false;
     }

@@ -115,12 +115,17 @@ class Memory:
         self._next = GLOBAL_BASE
 
     def allocate(
-        self, name: str, data: NDArray[np.uint8], element: np.dtype[Any] | None = None
+        self,
+        name: str,
+        data: NDArray[np.uint8],
+        element: np.dtype[Any] | None = None,
+        *,
+        writable: bool = True,
     ) -> Allocation:
         """Give an array's bytes an address in .global, aligned to 1024, with unmapped gaps around it."""
         base = self._next
         self._next += room_for(len(data))
-        allocation = self.put(name, "global", base, data)
+        allocation = self.put(name, "global", base, data, writable=writable)
         allocation.element = element
         return allocation
 

@@ -35,6 +35,7 @@ from cutecourse.emulator.errors import (
     NoBarrierError,
     ReadOnlyError,
 )
+from cutecourse.emulator.memory.host_arrays import READ_ONLY_ADVICE
 from cutecourse.emulator.memory.shared_address import GENERIC, is_generic, outside
 from cutecourse.emulator.memory.unwritten import Unwritten, describe_unwritten
 
@@ -433,6 +434,8 @@ class Access:
             if inside is not None and one + self.size <= inside.end:
                 if self.writes and not inside.writable:
                     problem = f" in {inside.name}, which is in {inside.space} memory and read-only"
+                    if inside.space == "global":
+                        problem = f" in {inside.name}. {READ_ONLY_ADVICE}"
                     self._fail(ReadOnlyError, origin, one, inside.name, problem)
                 if one % self.size:
                     self._misaligned(origin, one, inside.name)

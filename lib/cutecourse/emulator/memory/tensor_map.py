@@ -24,6 +24,7 @@ from cutecourse.dtypes import dtype as dtype_by_name
 from cutecourse.emulator.core.kinds import CHUNK, CHUNK_TYPE
 from cutecourse.emulator.core.memory import Allocation
 from cutecourse.emulator.errors import LaunchError
+from cutecourse.emulator.memory.host_arrays import host_arrays
 from cutecourse.emulator.memory.swizzle import SPANS, chunk_numbers
 
 __all__ = ["TOKEN_BYTES", "BoundTensorMap", "TensorMap", "TensorMapError", "Window", "covered"]
@@ -127,6 +128,7 @@ class TensorMap:
         >>> TensorMap.tiled(a, dims=(128, 64), strides=(256,), box=(64, 8), swizzle="128B").box_bytes
         1024
         """
+        array = host_arrays(array)
         if not isinstance(array, np.ndarray):
             raise TensorMapError(
                 f"a tensor map needs a NumPy array, not a {type(array).__name__}", rule="array"

@@ -35,7 +35,7 @@ class Copies:
 
     def _copy(self, array: Array) -> Array:
         contiguous = array.flags.c_contiguous or array.flags.f_contiguous
-        if not contiguous or not array.flags.writeable or array.dtype.hasobject:
+        if not contiguous or array.dtype.hasobject:
             self.possible = False
             return array
         start = array.__array_interface__["data"][0]
@@ -52,6 +52,7 @@ class Copies:
 
 
 def _shaped(held: Array, like: Array) -> Array:
-    """View bytes as an array with the type, the shape and the order of elements of `like`."""
-    items = held.view(like.dtype)
-    return items.reshape(like.shape) if like.flags.c_contiguous else items.reshape(like.shape, order="F")
+    """View bytes as an array like `like`: type, shape, order of elements, and whether it is read-only."""
+    items = held.view(like.dtype).reshape(like.shape, order="C" if like.flags.c_contiguous else "F")
+    items.flags.writeable = like.flags.writeable
+    return items

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from cutecourse.emulator.errors import EmulatorError, LaunchError
 from cutecourse.emulator.launch import LaunchResult
 from cutecourse.emulator.launch import launch as launch_once
+from cutecourse.emulator.memory.host_arrays import host_arrays
 from cutecourse.emulator.memory.tensor_map import TensorMap
 from cutecourse.emulator.recording.argument_copies import Copies
 from cutecourse.emulator.tools.trace_alignment import Stop, TraceAlignment, align_traces
@@ -346,7 +347,7 @@ def _from_arguments(ptx: str | CheckedModule, arguments: Mapping[str, Any]) -> L
     checked = ptx if isinstance(ptx, CheckedModule) else read_module(ptx)
     given = arguments.get("args", ())
     if not isinstance(given, np.ndarray | str | bytes):  # `launch` refuses these
-        given = list(given)
+        given = [host_arrays(argument) for argument in given]
     names = _names(checked.module, arguments.get("entry"))
 
     def run(seed: int, recorder: Recorder | None) -> Any:

@@ -32,6 +32,7 @@ from cutecourse.emulator.instructions.bulk.outgoing import CopyOut
 from cutecourse.emulator.instructions.bulk.pieces import Chunks, pieces_of
 from cutecourse.emulator.instructions.bulk.request import Copy
 from cutecourse.emulator.instructions.bulk.stating import BULK, bulk_facts
+from cutecourse.emulator.memory.host_arrays import check_writable
 from cutecourse.emulator.memory.proxies import COPY, check_source
 from cutecourse.emulator.numbers.reductions import IN_GLOBAL, IN_SHARED, Reduction, reduction
 
@@ -249,6 +250,7 @@ def _to_global(site: Site, combine: Reduction | None) -> Step:
         size = _size(origin, size_slot)
         goal, at = (origin.value(operand.lanes(bundle)) for operand in (destination, source))
         allocation, start = global_bytes(origin, goal, size, DESTINATION)
+        check_writable(origin, allocation, "the copy")
         allocation.was_written = True
         place = shared_place(origin, at, size, CHUNK, SOURCE, own=True)
         groups = bundle.own(BulkGroups)

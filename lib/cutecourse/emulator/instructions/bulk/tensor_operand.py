@@ -17,6 +17,7 @@ from cutecourse.emulator.core.report import report
 from cutecourse.emulator.core.site import Site
 from cutecourse.emulator.errors import AddressError, AlignmentError, InvalidOperand
 from cutecourse.emulator.instructions.bulk.boxes import Box
+from cutecourse.emulator.memory.host_arrays import check_writable
 from cutecourse.emulator.memory.tensor_map import TOKEN_BYTES, BoundTensorMap
 from cutecourse.emulator.memory.tensor_map_fences import is_acquired
 from cutecourse.ptx.syntax import Address, Vector
@@ -92,6 +93,8 @@ class TensorOperand:
     def _make(self, origin: Origin, bound: BoundTensorMap, coords: tuple[int, ...]) -> Box:
         """The box of a map at some coordinates, checked."""
         tensor_map = bound.map
+        if self.stores:
+            check_writable(origin, bound.allocation, "the copy")
         if tensor_map.rank != self.dims:
             raise origin.error(
                 InvalidOperand,

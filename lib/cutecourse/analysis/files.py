@@ -1,21 +1,22 @@
-"""The files that the commands read."""
+"""PTX texts in files."""
 
 from __future__ import annotations
 
+from os import PathLike
 from pathlib import Path
 
-from cutecourse.analysis import InputError
+from cutecourse.analysis.errors import InputError
 from cutecourse.ptx.tokens import MAX_TEXT_BYTES
 
 __all__ = ["read_ptx", "read_text"]
 
 
-def read_ptx(path: str) -> str:
+def read_ptx(path: str | PathLike[str]) -> str:
     """A kernel's text. Errors: InputError for a file that is not there, no text, or too large."""
     return read_text(path, "a PTX text", "Give PTX, not a cubin.")
 
 
-def read_text(path: str, what: str = "it", advice: str = "") -> str:
+def read_text(path: str | PathLike[str], what: str = "it", advice: str = "") -> str:
     """A file's text; `what` and `advice` are for errors.
 
     Errors: InputError for a file that is not there, no text, or too large.
