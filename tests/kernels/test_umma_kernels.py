@@ -40,8 +40,6 @@ MMAS = {
     "umma_gemm.ONE_SM": (1, 4),
     "umma_gemm.MN_MAJOR": (2, 4),
     "umma_gemm.RAGGED": (2, 4),
-    "umma_two_accumulators.LAUNCH": (2, 4),
-    "umma_two_accumulators.RAGGED": (2, 4),
     "umma_broken.LAUNCH": (2, 4),
 }
 
