@@ -25,8 +25,8 @@ def _operand(name: str, extents: tuple[int, int], rows: int) -> TensorMapSpec:
         )
     if extents[1] % 8:
         raise SpecError(
-            f"umma_persistent: K is {extents[1]}, but TMA needs rows of {name} at multiples of 16 bytes; use a "
-            f"multiple of 8."
+            f"umma_persistent: K is {extents[1]}, but TMA needs rows of {name} at multiples of 16 bytes; "
+            f"use a multiple of 8."
         )
     return TensorMapSpec(
         name,

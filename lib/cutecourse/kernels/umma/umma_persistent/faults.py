@@ -1,6 +1,32 @@
-"""Mistakes with the two accumulators: who may overwrite one, who has stored one, and which one it is."""
+"""Mistakes with the two accumulators: who may overwrite one, who has loaded one, and which one it is."""
 
 from cutecourse.kernels.faults import Fault, by_name
+
+_UNTIL_EMPTY = """\
+UNTIL_ACC_EMPTY:
+    mbarrier.try_wait.parity.shared::cta.b64 %done, [%signal + 64], %before;
+    @!%done bra         UNTIL_ACC_EMPTY;
+"""
+_RELEASE = """\
+            nvvm.tcgen05_fence("before_thread_sync")
+            with cute.arch.elect_one():
+                cute.arch.mbarrier_arrive(acc_empty + acc, 0)  # in the leader
+"""
+_RELEASE_IN_TWIN = """\
+    tcgen05.fence::before_thread_sync;                  // the warp has loaded all of its sums
+    add.u32             %signal, %signal, 64;
+    mapa.shared::cluster.u32 %leader, %signal, 0;
+    elect.sync          _|%elected, -1;
+    @%elected mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%leader];
+"""
+_FULL = "            cute.arch.mbarrier_wait(acc_full + acc, turn % 2)\n"
+_FULL_IN_TWIN = "    @!%done bra         UNTIL_ACC_FULL;\n"
+_MEET = "    cute.arch.cluster_arrive()\n    cute.arch.cluster_wait()\n    if warp == 0:\n        nvvm"
+_MEET_IN_TWIN = """\
+    barrier.cluster.arrive.aligned;                     // both CTAs have loaded their sums
+    barrier.cluster.wait.aligned;
+"""
+_ALL_WARPS = "4 * ${given_0};     // all warps that store"
 
 FAULTS = by_name(
     __name__,
@@ -8,75 +34,31 @@ FAULTS = by_name(
         "empty_not_waited",
         "the MMAs of a later tile do not wait until the accumulator's sums have been loaded",
         source=(("                cute.arch.mbarrier_wait(acc_empty + acc, turn % 2 ^ 1)\n", ""),),
-        twin=(
-            (
-                "UNTIL_ACC_EMPTY:\n"
-                "    mbarrier.try_wait.parity.shared::cta.b64 %done, [%signal + 64], %before;\n"
-                "    @!%done bra         UNTIL_ACC_EMPTY;\n",
-                "",
-            ),
-        ),
+        twin=((_UNTIL_EMPTY, ""),),
         reports=("TensorMemoryLoadUnderWay",),
     ),
     Fault(
         "released_before_the_load",
         "a warp says that its accumulator is empty before it has loaded the sums",
-        source=(
-            (
-                '            nvvm.tcgen05_fence("before_thread_sync")\n'
-                "            with cute.arch.elect_one():\n"
-                "                cute.arch.mbarrier_arrive(acc_empty + acc, 0)  # in the leader\n",
-                "",
-            ),
-            (
-                "            cute.arch.mbarrier_wait(acc_full + acc, turn % 2)\n",
-                "            cute.arch.mbarrier_wait(acc_full + acc, turn % 2)\n"
-                "            with cute.arch.elect_one():\n"
-                "                cute.arch.mbarrier_arrive(acc_empty + acc, 0)  # in the leader\n",
-            ),
-        ),
-        twin=(
-            (
-                "    tcgen05.fence::before_thread_sync;                  "
-                "// the warp has loaded all that it needs of this accumulator\n"
-                "    add.u32             %signal, %signal, 64;\n"
-                "    mapa.shared::cluster.u32 %leader, %signal, 0;\n"
-                "    elect.sync          _|%elected, -1;\n"
-                "    @%elected mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%leader];\n",
-                "",
-            ),
-            (
-                "    @!%done bra         UNTIL_ACC_FULL;\n",
-                "    @!%done bra         UNTIL_ACC_FULL;\n"
-                "    mapa.shared::cluster.u32 %leader, %signal, 0;\n"
-                "    elect.sync          _|%elected, -1;\n"
-                "    @%elected mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%leader + 64];\n",
-            ),
-        ),
+        source=((_RELEASE, ""), (_FULL, _FULL + _RELEASE)),
+        twin=((_RELEASE_IN_TWIN, ""), (_FULL_IN_TWIN, _FULL_IN_TWIN + _RELEASE_IN_TWIN)),
         reports=("TensorMemoryLoadUnderWay",),
     ),
     Fault(
         "leader_alone_counted",
         "`acc_empty` counts the leader's four warps, but eight arrive",
-        source=(("mbarrier_init(acc_empty + acc, STORING_WARPS * sms)", "mbarrier_init(acc_empty + acc, 4)"),),
+        source=(("(acc_empty + acc, STORING_WARPS * sms)", "(acc_empty + acc, STORING_WARPS)"),),
         twin=(
-            ("[%barriers + 64], 4 * ${given_0};     // all warps that store", "[%barriers + 64], 4;"),
+            (f"[%barriers + 64], {_ALL_WARPS}", "[%barriers + 64], 4;"),
             ("[%barriers + 72], 4 * ${given_0};", "[%barriers + 72], 4;"),
         ),
-        reports=("BarrierCountError", "TensorMemoryLoadUnderWay"),
+        reports=("DeadlockError", "TensorMemoryLoadUnderWay"),
     ),
     Fault(
         "peer_releases_its_own",
         "the peer's warps arrive at their own `acc_empty`, which nobody waits for",
-        source=(
-            (
-                "cute.arch.mbarrier_arrive(acc_empty + acc, 0)  # in the leader",
-                "cute.arch.mbarrier_arrive(acc_empty + acc, rank)",
-            ),
-        ),
-        twin=(
-            ("mapa.shared::cluster.u32 %leader, %signal, 0;", "mapa.shared::cluster.u32 %leader, %signal, %rank;"),
-        ),
+        source=(("(acc_empty + acc, 0)  # in the leader", "(acc_empty + acc, rank)"),),
+        twin=(("%leader, %signal, 0;", "%leader, %signal, %rank;"),),
         reports=("DeadlockError",),
     ),
     Fault(
@@ -84,38 +66,20 @@ FAULTS = by_name(
         "the MMAs of every tile go into the first accumulator",
         source=(("sums = tCtC[None, None, None, acc]", "sums = tCtC[None, None, None, 0]"),),
         twin=(("mad.lo.u32          %sums, %acc, 256, %tmem;", "mov.u32             %sums, %tmem;"),),
-        reports=("UninitializedRead", "TensorMemoryLoadUnderWay"),
+        reports=("TensorMemoryWriteUnderWay", "TensorMemoryLoadUnderWay", "UninitializedRead"),
     ),
     Fault(
         "parity_not_switched",
         "the wait for an empty accumulator always asks for the phase before the first one",
-        source=(
-            (
-                "cute.arch.mbarrier_wait(acc_empty + acc, turn % 2 ^ 1)",
-                "cute.arch.mbarrier_wait(acc_empty + acc, 1)",
-            ),
-        ),
+        source=(("(acc_empty + acc, turn % 2 ^ 1)", "(acc_empty + acc, 1)"),),
         twin=(("xor.b32             %before, %turn, 1;", "mov.u32             %before, 1;"),),
-        reports=("TensorMemoryLoadUnderWay",),
+        reports=("DeadlockError", "TensorMemoryLoadUnderWay"),
     ),
     Fault(
         "block_barrier_before_dealloc",
         "before tensor memory is freed for both CTAs, a CTA waits for its own warps only",
-        source=(
-            (
-                '    nvvm.tcgen05_fence("before_thread_sync")\n'
-                "    cute.arch.cluster_arrive()\n"
-                "    cute.arch.cluster_wait()\n",
-                '    nvvm.tcgen05_fence("before_thread_sync")\n    cute.arch.sync_threads()\n',
-            ),
-        ),
-        twin=(
-            (
-                "    barrier.cluster.arrive.aligned;                     // both CTAs have read their tensor memory\n"
-                "    barrier.cluster.wait.aligned;\n",
-                "    barrier.sync        0;\n",
-            ),
-        ),
-        reports=("TensorMemoryFreed", "ExitedCTAError"),
+        source=((_MEET, "    cute.arch.sync_threads()\n    if warp == 0:\n        nvvm"),),
+        twin=((_MEET_IN_TWIN, "    barrier.sync        0;\n"),),
+        reports=("TensorMemoryFreed",),
     ),
 )

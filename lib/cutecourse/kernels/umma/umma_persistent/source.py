@@ -28,7 +28,7 @@ COLUMNS = 256  # of an MMA's result, and so of an accumulator
 K_TILE = 64
 STAGES = 3
 ACCUMULATORS = 2
-STORING_WARPS = 4  # warps 0 to 3, each for 32 lanes of tensor memory; then one that loads and one that multiplies
+STORING_WARPS = 4  # each for 32 lanes of tensor memory; two further warps load and multiply
 THREADS = 32 * (STORING_WARPS + 2)
 
 
