@@ -21,7 +21,8 @@ _RELEASE_IN_TWIN = """\
 """
 _FULL = "            cute.arch.mbarrier_wait(acc_full + acc, turn % 2)\n"
 _FULL_IN_TWIN = "    @!%done bra         UNTIL_ACC_FULL;\n"
-_MEET = "    cute.arch.cluster_arrive()\n    cute.arch.cluster_wait()\n    if warp == 0:\n        nvvm"
+_MEET = "    cute.arch.cluster_arrive()\n    cute.arch.cluster_wait()\n"
+_FREE = "    if warp == 0:\n        cute.arch.relinquish"
 _MEET_IN_TWIN = """\
     barrier.cluster.arrive.aligned;                     // both CTAs have loaded their sums
     barrier.cluster.wait.aligned;
@@ -78,7 +79,7 @@ FAULTS = by_name(
     Fault(
         "block_barrier_before_dealloc",
         "before tensor memory is freed for both CTAs, a CTA waits for its own warps only",
-        source=((_MEET, "    cute.arch.sync_threads()\n    if warp == 0:\n        nvvm"),),
+        source=((_MEET + _FREE, "    cute.arch.sync_threads()\n" + _FREE),),
         twin=((_MEET_IN_TWIN, "    barrier.sync        0;\n"),),
         reports=("TensorMemoryFreed",),
     ),

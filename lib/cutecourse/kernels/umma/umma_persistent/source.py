@@ -180,11 +180,9 @@ def umma_persistent(
             done += 1
 
     # Tensor memory of a pair is freed for both CTAs, and only when both have read theirs.
-    nvvm.tcgen05_fence("before_thread_sync")
     cute.arch.cluster_arrive()
     cute.arch.cluster_wait()
     if warp == 0:
-        nvvm.tcgen05_fence("after_thread_sync")
         cute.arch.relinquish_tmem_alloc_permit(is_two_cta=two)
         cute.arch.dealloc_tmem(tCtC.iterator, ACCUMULATORS * COLUMNS, is_two_cta=two)
 
