@@ -23,6 +23,9 @@ TOO_MUCH_ROOM = frozenset({"StageReusedEarly", "OverwrittenSource", "BarrierCoun
 """Somebody who fills memory runs ahead of those who empty it: it is written over while others have still to
 read, or arrives more often in a phase than the barrier counts."""
 
+TOO_MUCH_ROOM_IN_TMEM = frozenset({"TensorMemoryLoadUnderWay"})
+"""The same where the memory is an accumulator."""
+
 WAITS_TOO_LITTLE = TOO_SOON | TOO_MUCH_ROOM
 """A wait is over before what it is for: the one who waits either reads or fills."""
 
@@ -51,6 +54,11 @@ others of its cluster write to it."""
 OUTSIDE_TMEM = frozenset({"TensorMemoryOutside", "UninitializedRead", "UnreadSum"})
 """A place in tensor memory that is not the one meant: outside the allocation, or never written, and the
 sums of the right place are not read."""
+
+OTHER_ACCUMULATOR = frozenset({"TensorMemoryWriteUnderWay", "TensorMemoryLoadUnderWay", "UninitializedRead",
+                               "UnreadSum"})  # fmt: skip
+"""A place in tensor memory that is another tile's: it is being written or loaded, or was never written, and
+the sums of the right place are not read."""
 
 OUTSIDE_TILE = frozenset({"UninitializedRead", "AddressError", "ReadBeforeWait"})
 """Reads behind the end of a tile: bytes that nobody wrote, that are outside shared memory, or of a stage

@@ -356,9 +356,17 @@ def _copies() -> list[Family]:
 
 
 def _tensor_cores() -> list[Family]:
-    """tcgen05: one CTA, a cluster, a pair, pairs of a cluster with a pipeline; wgmma with a pipeline."""
+    """tcgen05: one CTA, a cluster, a pair, pipelines, pairs that stay; wgmma with a pipeline."""
     from benchmarks import wgmma_gemm
-    from cutecourse.kernels import hopper_roles, umma_gemm, umma_tile, umma_tma, umma_tma_broken, umma_two_sm
+    from cutecourse.kernels import (
+        hopper_roles,
+        umma_gemm,
+        umma_persistent,
+        umma_tile,
+        umma_tma,
+        umma_tma_broken,
+        umma_two_sm,
+    )
 
     along_mn = umma_gemm.gemm_spec((256, 256, 512), dtype="bf16", major_a="mn", major_b="mn", cluster=(2, 1))
     return [
@@ -369,6 +377,7 @@ def _tensor_cores() -> list[Family]:
         product("umma_two_sm", "tcgen05 pair", umma_two_sm.LAUNCH),
         product("umma_gemm 2x2", "tcgen05 pipeline", umma_gemm.gemm_spec((256, 512, 512), cluster=(2, 2))),
         product("umma_gemm, M- and N-major", "tcgen05 pipeline", along_mn),
+        product("umma_persistent", "tcgen05 persistent", umma_persistent.LAUNCH),
         product("wgmma_gemm", "wgmma", wgmma_gemm.gemm_spec(128, 128, 512)),
         product("hopper_roles", "wgmma", hopper_roles.spec(128, 256, 640)),
     ]

@@ -117,6 +117,16 @@ REVISIONS: tuple[tuple[str, str, str], ...] = (
         "OperandOutsideTensor",
         "fill multiplied: the hazard is new; of the last row of CTAs the tile behind is none of the tensor",
     ),
+    (
+        "wait dropped, count - 1",
+        "TensorMemoryLoadUnderWay",
+        "load under way: an accumulator that is written over is what a stage that is reused early is",
+    ),
+    (
+        "ld column + 16",
+        "TensorMemoryWriteUnderWay, TensorMemoryLoadUnderWay",
+        "read before written, load under way: the columns beside can be another accumulator, in use",
+    ),
 )
 """Rules, what changed in their expected sets since 2026-11-21 22:30 UTC, and the definition that asks for it.
 
@@ -124,4 +134,7 @@ All but seven were made between 22:35 and 22:45, after a first run in whose tabl
 checks for races, waits, early reuse and unread sums had not come then. Three followed at 22:50, after half of
 a second run: the commit before the last MMA, the doubled box, one operand's descriptor for the other. Two at
 23:00: all lanes multiply, dealloc before the loads. The last two came at 23:15 and 23:25 with hazards that
-were made for them, when their mutants had been seen to be silent: another type, fill multiplied."""
+were made for them, when their mutants had been seen to be silent: another type, fill multiplied.
+
+Two more came on 2026-11-26 with the first kernel that has two accumulators, after a run of its mutants in
+which these reports were seen."""

@@ -18,6 +18,7 @@ from benchmarks.mutation.expected import (
     THROUGH_SHARED,
     THROUGH_TMEM,
     TOO_MUCH_ROOM,
+    TOO_MUCH_ROOM_IN_TMEM,
     WAITS_TOO_LITTLE,
 )
 from benchmarks.mutation.rule import (
@@ -125,6 +126,14 @@ def cluster_waits(*roles: str) -> Find:
     return find
 
 
+def own_end(kernel: Kernel) -> Iterator[Change]:
+    """A barrier of the CTA in place of the cluster's before a pair frees its tensor memory."""
+    if "tcgen05.dealloc.cta_group::2" in kernel.code:
+        for place in re.finditer(sites.CLUSTER_BARRIER, kernel.code):
+            if sites.role(kernel, place) == "end":
+                yield Change(((place.start(), place.end(), "bar.sync 0;"),))
+
+
 def counts(step: int) -> Find:
     """A barrier of the CTA that counts threads more or fewer, where it says a number and has so many."""
 
@@ -210,7 +219,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "wait dropped",
         "an mbarrier wait passes at once",
-        WAITS_TOO_LITTLE,
+        WAITS_TOO_LITTLE | TOO_MUCH_ROOM_IN_TMEM,
         "who waits for bytes or sums reads too soon; who waits for room fills too soon",
         at(sites.WAIT, passes),
     ),
@@ -336,7 +345,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "count - 1",
         "a phase that ends an arrival early",
-        WAITS_TOO_LITTLE | NEVER,
+        WAITS_TOO_LITTLE | TOO_MUCH_ROOM_IN_TMEM | NEVER,
         "the last arrival counts for the next phase, which ends early or never; 0 is out of range",
         at(sites.INIT, operand("count", 32, "sub.u32 mutant, {0}, 1")),
     ),
@@ -423,6 +432,13 @@ RULES: tuple[Rule, ...] = (
         TEARDOWN | {"BarrierError"},
         "as without the barrier; the CTA ends without a wait for its arrival",
         cluster_waits("end"),
+    ),
+    Rule(
+        "barrier of a pair's end: of the CTA only",
+        "tensor memory of both CTAs freed while the peer still loads",
+        TEARDOWN,
+        "memory goes away under those who use it",
+        own_end,
     ),
     Rule(
         "named barrier: 32 threads more",

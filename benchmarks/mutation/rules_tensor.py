@@ -13,6 +13,7 @@ from benchmarks.mutation.expected import (
     EXTRA_ARRIVAL,
     LAYOUT,
     NEVER,
+    OTHER_ACCUMULATOR,
     OUTSIDE_TILE,
     OUTSIDE_TMEM,
     TOO_MUCH_ROOM,
@@ -113,6 +114,22 @@ def freed_early(kernel: Kernel) -> Iterator[Change]:
         f" @mutant {' '.join(statement.split())} }} "
     )
     yield Change(((loads.start(), loads.start(), made), (place.start(), place.end(), "")))
+
+
+def other_accumulator(pattern: str, name: str) -> Find:
+    """The address of the other accumulator, in a kernel that has allocated two and no more."""
+
+    def find(kernel: Kernel) -> Iterator[Change]:
+        alloc, mma = re.search(sites.ALLOC, kernel.code), re.search(sites.MMA, kernel.code)
+        if alloc is None or mma is None:
+            return
+        allocated = sites.constant(kernel.code, alloc["columns"])
+        idesc = sites.constant(kernel.code, mma["idesc"])
+        if allocated is None or idesc is None or allocated != 2 * (columns := (idesc & _N) >> 17 << 3):
+            return
+        yield from at(pattern, operand(name, 32, f"xor.b32 mutant, {{0}}, {columns}"))(kernel)
+
+    return find
 
 
 def already(values: set[str]) -> Why:
@@ -285,9 +302,23 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "ld column + 16",
         "columns beside",
-        OUTSIDE_TMEM,
+        OUTSIDE_TMEM | OTHER_ACCUMULATOR,
         "it reads 16 columns that are no sums, and not the first ones",
         at(sites.TMEM_LOAD, operand("from", 32, "add.u32 mutant, {0}, 16")),
+    ),
+    Rule(
+        "ld from the other accumulator",
+        "the sums of the tile before or after",
+        OTHER_ACCUMULATOR,
+        "nobody has waited for these sums, or they are not there yet",
+        other_accumulator(sites.TMEM_LOAD, "from"),
+    ),
+    Rule(
+        "mma into the other accumulator",
+        "a part of a tile's sums added to another tile's",
+        OTHER_ACCUMULATOR,
+        "nobody has said that it is empty, or its sums are not there yet; the right one lacks this part",
+        other_accumulator(sites.MMA, "d"),
     ),
     Rule(
         "ld lane + 32",

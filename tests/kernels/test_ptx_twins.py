@@ -43,6 +43,7 @@ from cutecourse.kernels import (
     twin,
     umma_gemm,
     umma_parts,
+    umma_persistent,
     umma_tile,
     umma_tma_broken,
     wgmma_map,
@@ -97,6 +98,7 @@ ALSO: dict[str, Callable[[], list[LaunchSpec]]] = {
     "transpose_padded": lambda: [transpose_padded.spec(96, 32)],
     "transpose_swizzled": lambda: [transpose_swizzled.spec(32, 128)],
     "transpose_wide": lambda: [transpose_wide.spec(64, 64)],
+    "umma_persistent": lambda: [umma_persistent.ONE_SM, umma_persistent.spec(300, 520, 72, pairs=2)],
     "umma_tma_multicast": lambda: [umma_tma_broken.LAUNCH],
     "wgmma_map": lambda: [
         *(wgmma_map.spec(n) for n in (8, 24, 256)),

@@ -7,7 +7,7 @@ import subprocess
 import pytest
 
 from cutecourse import runtime
-from cutecourse.kernels import LaunchSpec, SpecError, umma_gemm
+from cutecourse.kernels import LaunchSpec, SpecError, umma_gemm, umma_persistent
 from cutecourse.kernels.chapters import CHAPTERS
 from cutecourse.kernels.files import kernel_module
 
@@ -40,6 +40,8 @@ MMAS = {
     "umma_gemm.ONE_SM": (1, 4),
     "umma_gemm.MN_MAJOR": (2, 4),
     "umma_gemm.RAGGED": (2, 4),
+    "umma_persistent.LAUNCH": (2, 4),
+    "umma_persistent.ONE_SM": (1, 4),
     "umma_broken.LAUNCH": (2, 4),
 }
 
@@ -105,3 +107,22 @@ def test_umma_kernel__has_the_same_text_for_both_generations():
 def test_gemm_spec__refuses_what_cannot_be_launched(arguments, said):
     with pytest.raises(SpecError, match=said):
         umma_gemm.gemm_spec(**arguments)
+
+
+@pytest.mark.parametrize(
+    ("mnk", "choices", "said"),
+    [
+        (
+            (256, 256, 100),
+            {},
+            "K is 100, .* multiples of 16 bytes; use a multiple of 8",
+        ),
+        ((1, 256, 64), {}, "a is \\(1, 64\\), and .* a mode of one element"),
+        ((256, 1, 64), {}, "b is \\(1, 64\\), and .* a mode of one element"),
+        ((256, 256, 64), {"sms": 3}, "sms is 1 or 2, not 3"),
+        ((256, 256, 64), {"pairs": 0}, "pairs is at least 1, not 0"),
+    ],
+)
+def test_persistent_spec__refuses_what_cannot_be_launched(mnk, choices, said):
+    with pytest.raises(SpecError, match=said):
+        umma_persistent.spec(*mnk, **choices)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from cutecourse import runtime
+from cutecourse.emulator import errors
 from cutecourse.emulator.errors import (
     BarrierCountError,
     DeadlockError,
@@ -17,15 +18,18 @@ from cutecourse.emulator.errors import (
 )
 from cutecourse.kernels import (
     SpecError,
+    twin,
     umma_broken,
     umma_gemm,
     umma_one,
+    umma_persistent,
     umma_tile,
     umma_tma,
     umma_tma_multicast,
     umma_two_sm,
     umma_two_sm_pipeline,
 )
+from cutecourse.kernels.faults import faults_of
 from tools.cases.element_arrays import array_type
 
 GPU = pytest.param("cuda:0", 0, marks=pytest.mark.gpu("sm_100a"), id="gpu")
@@ -110,6 +114,39 @@ def test_gemm__multiplies_every_pair_of_types_majors_clusters_and_sizes(case, de
     spec = umma_gemm.gemm_spec(mnk, sms=sms, dtype=dtype, major_a=major_a, major_b=major_b, cluster=cluster)
     run, expected = multiplied(spec, device=device, seed=seed)
     assert np.array_equal(run["c"], expected)
+
+
+@ONCE
+@pytest.mark.parametrize(
+    ("mnk", "sms", "pairs"),
+    [
+        ((2, 3, 8), 2, 1),  # less than one tile
+        ((256, 1280, 64), 2, 1),  # five tiles: both phases of each accumulator, and an odd end
+        ((513, 770, 200), 2, 2),  # twelve ragged tiles for two pairs
+        ((256, 512, 64), 2, 8),  # more pairs than tiles
+        ((130, 1028, 72), 1, 3),
+        ((384, 512, 320), 1, 1),
+    ],
+)
+def test_persistent__multiplies_whole_and_ragged_tiles(mnk, sms, pairs, device, seed):
+    run, expected = multiplied(umma_persistent.spec(*mnk, sms=sms, pairs=pairs), device=device, seed=seed)
+    assert np.array_equal(run["c"], expected)
+
+
+def test_persistent__takes_its_accumulators_in_turn():
+    run, _ = multiplied(umma_persistent.LAUNCH, device="emulator", trace=True)
+    tiles, mmas_per_tile = 6, 128 // 16
+    columns = [int(str(event["d"]), 0) & 0xFFFF for event in run.trace.of("mma.issue")]
+    assert columns == ([0] * mmas_per_tile + [256] * mmas_per_tile) * (tiles // 2)
+
+
+@pytest.mark.parametrize("name", faults_of("umma_persistent"))
+def test_persistent__its_faults_are_reported_under_every_seed(name):
+    fault = faults_of("umma_persistent")[name]
+    spec = twin(umma_persistent.LAUNCH.with_fault(fault))
+    for seed in range(6):
+        with pytest.raises(tuple(getattr(errors, kind) for kind in fault.reports)):
+            multiplied(spec, device="emulator", seed=seed)
 
 
 def bytes_by_cta(trace):

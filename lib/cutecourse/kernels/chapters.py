@@ -190,7 +190,7 @@ CHAPTERS = (
         number=13,
         slug="two_sm_umma",
         title="Two SMs, One MMA",
-        kernels=("umma_two_sm", "umma_two_sm_pipeline", "umma_gemm", "umma_broken"),
+        kernels=("umma_two_sm", "umma_two_sm_pipeline", "umma_gemm", "umma_persistent", "umma_broken"),
         target="sm_100a",
         reason="cta_group::2, which lets two SMs share an MMA, is a part of tcgen05",
     ),
