@@ -78,7 +78,10 @@ def arguments_for(module: str, spec: LaunchSpec) -> dict[str, Any]:
 
 
 def seen(module: str, fault: Fault, seeds: Iterable[int]) -> list[str]:
-    """For each seed the report of the fault that the launch ends with or has among its notes, "" for none."""
+    """For each seed the report of the fault that the launch ends with or has among its notes.
+
+    "" stands for none of those that the fault names: the launch may end in another report.
+    """
     spec = with_fault(module, fault)
     if spec.language != "ptx":
         spec = twin(spec)
@@ -103,7 +106,7 @@ def table(rows: Iterable[Mapping[str, Any]], seeds: int) -> str:
     """
     groups: dict[str, Counter[str]] = defaultdict(Counter)
     for row in rows:
-        group = groups[row["first"] or "nothing"]
+        group = groups[row["first"] or "another"]
         group["faults"] += 1
         group["each"] += "" not in row["kinds"]
         group["alike"] += len(row["kinds"]) == 1 and "" not in row["kinds"]

@@ -36,4 +36,4 @@ def test_table__counts_what_each_seed_shows() -> None:
         {"first": "", "kinds": {"A": 1, "": 1}},
     ]
     lines = [line.split() for line in luck.table(rows, 2).splitlines()]
-    assert lines[1:] == [["A", "2", "2", "1"], ["nothing", "1", "0", "0"], ["all", "3", "2", "1"]]
+    assert lines[1:] == [["A", "2", "2", "1"], ["another", "1", "0", "0"], ["all", "3", "2", "1"]]
