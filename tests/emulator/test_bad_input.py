@@ -171,7 +171,7 @@ def test_arguments__are_refused_with_the_parameter(args, message):
         ({"dynamic_smem": "48K"}, "dynamic_smem is a number of bytes, not '48K'"),
         ({"dynamic_smem": 1 << 20}, "1048576 dynamic.* do not fit"),
         ({"entry": ["scale"]}, r"no entry \['scale'\]; its entries: scale"),
-        ({"entry": "scal"}, "no entry 'scal'; its entries: scale"),
+        ({"entry": "scol"}, "no entry 'scol'; its entries: scale"),
         ({"seed": 0.5}, "seed must be an integer"),
         ({"arithmetic": "sm_70"}, "arithmetic='sm_70'"),
         ({"hazards": {"rase": "off"}}, "no such hazard"),

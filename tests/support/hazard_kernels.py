@@ -239,9 +239,17 @@ SCENES: dict[str, Scene | Product | Warpgroup | ChangedMap] = {
     "wrong lanes": Scene(COLUMNS + STORED + "add.u32 %d, %d, 0x100000;\n" + LD + WAIT_LD, tensor=True),
     "operand in a wrong lane": Scene(SETUP + multiply(column=0x100000) + done(), tensor=True),
     "tensor memory leak": Scene("ret;\n", tensor=True),
-    "read before written": Scene(SETUP + STORED + multiply() + LD + WAIT_LD, tensor=True, seeds=8),
+    "read before written": Scene(SETUP + STORED + multiply() + BAR + LD + WAIT_LD, tensor=True, seeds=8),
     "written before read": Scene(
-        SETUP + "add.u32 %y, %tmem, 64;\n" + A_IN_TMEM + multiply(a="[%y]") + ST + WAIT_ST + done(),
+        SETUP
+        + "add.u32 %y, %tmem, 64;\n"
+        + A_IN_TMEM
+        + BAR
+        + multiply(a="[%y]")
+        + BAR
+        + ST
+        + WAIT_ST
+        + done(),
         tensor=True,
         seeds=8,
     ),
