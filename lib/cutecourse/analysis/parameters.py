@@ -114,7 +114,7 @@ def _parameter(variable: Variable, uses: _Uses) -> Parameter:
     elif is_pointer and size == 8 and _rank_of_map(accesses.values()):
         role, give = "pointer to a tensor map", "map:FILE.json"
         template = _map_template(accesses.values())
-    elif is_pointer and size == 8 and not variable.dims:
+    elif is_pointer and size == 8:
         role, give = "pointer", "in:FILE.npy or out:FILE.npy:TYPE:SHAPE"
         template = _array_template(name, accesses, writes)
     elif variable.dims:

@@ -502,7 +502,7 @@ def _encode(parameter: Variable, size: int, argument: Any, pointers: _Pointers) 
             raise LaunchError("an array is a pointer of 8 bytes, but the parameter is not one")
         return pointers.address(argument, parameter.name).to_bytes(8, "little")
     if isinstance(argument, TensorMap):
-        if size == 8 and not parameter.dims and parameter.type[0] != "f":
+        if size == 8 and parameter.type[0] != "f":
             return pointers.behind(argument, parameter.name).to_bytes(8, "little")
         if size != TOKEN_BYTES or alignment_of(parameter) < 64:
             raise LaunchError(
