@@ -356,7 +356,7 @@ def check_there_and_back(answer: object) -> str:
             "result, by luck: chapter 7b's table has such a kernel.",
             "elect.sync": ELECTS,
             "BarrierCountError": "The barrier gets more arrivals than it counts: let one thread arrive, with elect_one.",
-            "TransactionBytesError": "The barrier's bytes do not add up: it has to expect the whole tile, once.",
+            "TransactionBytesError": "The barrier's bytes do not add up: it has to expect the bytes of the whole tile, once.",
             "NoBarrierError": "The barrier is used before it is initialised: initialise, fence, and let all threads meet.",
             "DeadlockError": "A wait never ends. Does the barrier know how many bytes to expect, and does the wait name "
             "phase 0 by its parity?",

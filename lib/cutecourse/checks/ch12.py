@@ -322,8 +322,8 @@ def check_column_of_two(answer: object) -> str:
             "`finished`, and does a commit to it follow the last k-tile?",
             re.compile(
                 r"TransactionBytesError[^\n]*full"
-            ): "The bytes announced and the bytes that land do not agree. "
-            "Add up what lands in one CTA for one k-tile.",
+            ): "The bytes announced and the bytes that land do not agree: "
+            "are all bytes announced? Add up what lands in one CTA for one k-tile.",
             re.compile(
                 r"mbarrier empty\[\d\] [^\n]*lacks 1 of 2"
             ): "A CTA waits for its neighbour's commit, which does "

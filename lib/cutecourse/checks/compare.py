@@ -27,7 +27,7 @@ ELECTS = (
     "thread calls them, it waits for the other 31."
 )
 # Reports of a read that comes too early, and of a write over what others may have still to read.
-TOO_EARLY = re.compile("ReadBeforeWait|UninitializedRead")
+TOO_EARLY = re.compile("ReadBeforeWait|UninitializedRead|TransactionBytesError: phase")
 _WAIT = re.compile(r"mbarrier\.(?:try|test)_wait\S*\s+(%\w+)\s*,\s*(\[[^]]*\])")
 AGAIN = re.compile("StageReusedEarly|OverwrittenSource")
 
