@@ -8,11 +8,13 @@ from __future__ import annotations
 import ast
 import hashlib
 import re
+import sys
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 from cutecourse.kernels import SpecError, kernel_files
-from cutecourse.kernels.faults import faults_of
+from cutecourse.kernels.faults import change_of
 
 _PTX_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _WITH = " with "
@@ -33,7 +35,13 @@ def code_key(text: str) -> str:
     for node in ast.walk(tree):
         if isinstance(node, _DOCUMENTED) and ast.get_docstring(node, clean=False) is not None:
             node.body = node.body[1:] or [ast.Pass()]
-    return _hash(ast.dump(tree))
+    return _hash(_dump(tree))
+
+
+def _dump(tree: ast.AST) -> str:
+    """The tree in the form of Python 3.11, so that machines with other versions give the same keys."""
+    every: dict[str, Any] = {"show_empty": True} if sys.version_info >= (3, 13) else {}
+    return ast.dump(tree, **every).replace(", type_params=[]", "")
 
 
 def ptx_key(text: str) -> str:
@@ -55,7 +63,7 @@ def kernel_key(name: str) -> str | None:
     kernel, _, fault = name.partition(_WITH)
     try:
         if fault:
-            found = faults_of(kernel)[fault]
+            found = change_of(kernel, fault)
             return _hash(repr((found.source, found.twin)))
         files = [file for file in kernel_files(kernel) if _is_of_the_right_kernel(file)]
     except SpecError:

@@ -31,6 +31,11 @@ def test_code_key__is_that_of_the_code_without_its_words(other: str, same: bool)
     assert (code_key(other) == code_key("def f(a):\n    return a + 1\n")) is same
 
 
+def test_code_key__is_the_same_for_every_version_of_python() -> None:
+    """Pages are recorded with the Python of a GPU machine, and checked with others."""
+    assert code_key("def f(a, *, b=1): ...\nclass C: x: int = 1\n") == "88d3b95e63cc8f59"
+
+
 def test_code_key__takes_text_that_is_no_python_as_it_is() -> None:
     assert code_key("%timeit f()") != code_key("%timeit g()")
 

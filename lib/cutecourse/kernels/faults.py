@@ -12,10 +12,11 @@ import functools
 import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass
+from types import ModuleType
 
 from cutecourse.kernels.files import SpecError, kernel_module, kernel_modules
 
-__all__ = ["Edits", "Fault", "Faults", "by_name", "edited", "faults_of", "same_code"]
+__all__ = ["Edits", "Fault", "Faults", "by_name", "change_of", "edited", "faults_of", "same_code"]
 
 Edits = tuple[tuple[str, str], ...]
 """Texts, each with the text that replaces it."""
@@ -82,11 +83,24 @@ def by_name(module: str, *faults: Fault) -> Faults:
 
 def faults_of(kernel: str) -> Faults:
     """All faults of a kernel, from all modules of its folder. Errors: SpecError."""
+    found = [fault for module in _modules_of(kernel) for fault in getattr(module, "FAULTS", {}).values()]
+    return Faults(kernel, found)
+
+
+def change_of(kernel: str, name: str) -> Fault:
+    """A kernel's fault, or a change of its folder that is no fault, by its name. Errors: SpecError."""
+    for module in _modules_of(kernel):
+        for one in vars(module).values():
+            if isinstance(one, Fault) and one.name == name:
+                return one
+    return faults_of(kernel)[name]
+
+
+def _modules_of(kernel: str) -> list[ModuleType]:
+    """The modules of a kernel's folder, without its source."""
     place = f"{kernel_module(kernel).__name__}."
     parts = [name for name, where in kernel_modules().items() if where.startswith(place)]
-    modules = [kernel_module(name) for name in (kernel, *parts) if not name.endswith(".source")]
-    found = [fault for module in modules for fault in getattr(module, "FAULTS", {}).values()]
-    return Faults(kernel, found)
+    return [kernel_module(name) for name in (kernel, *parts) if not name.endswith(".source")]
 
 
 def edited(text: str, edits: Edits, what: str) -> str:
