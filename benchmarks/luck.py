@@ -11,7 +11,6 @@ names (`Fault.reports`). Kernels run as PTX: their own text, or their twin, so n
 from __future__ import annotations
 
 import argparse
-import datetime as dt
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
@@ -28,6 +27,7 @@ from cutecourse.kernels.files import kernel_module, kernel_modules
 from cutecourse.kernels.twinning import has_twin
 from cutecourse.runtime import run
 from tools.cases.element_arrays import array_type
+from tools.facts import of_this_machine
 
 __all__ = ["RESULT", "SEEDS", "arguments_for", "faults", "launch_of", "runnable", "seen", "small_integers",
            "table", "with_fault"]  # fmt: skip
@@ -155,10 +155,8 @@ def main(arguments: list[str] | None = None) -> int:
     whole = options.seeds == SEEDS and not options.only
     rows = measure(options.only, options.seeds)
     print(table(rows, options.seeds))
-    day = dt.datetime.now(dt.UTC).date().isoformat()
-    write_result(
-        {"day": day, "seeds": options.seeds, "rows": rows}, options.output or (RESULT if whole else None)
-    )
+    found = {"recorded": of_this_machine(), "seeds": options.seeds, "rows": rows}
+    write_result(found, options.output or (RESULT if whole else None))
     return 0
 
 

@@ -185,13 +185,13 @@ def test_emulate__a_tensor_map_may_stand_in_the_line_and_lie_behind_a_pointer(ca
 
 
 def test_emulate__a_part_of_a_kernels_name_chooses_it(capsys):
-    two = SCALE + SCALE.split(".address_size 64")[1].replace("entry scale(", "entry _Z5scaledPf(")
-    status, out, _ = run(capsys, two, "--grid", "2", *GOOD, "--entry", "Z5")
-    assert (status, out.split()[0]) == (0, "_Z5scaledPf")
+    two = SCALE + SCALE.split(".address_size 64")[1].replace("entry scale(", "entry _Z6scaledPf(")
+    status, out, _ = run(capsys, two, "--grid", "2", *GOOD, "--entry", "Z6")
+    assert (status, out.split()[0]) == (0, "scaled")
     status, out, _ = run(capsys, two, "--grid", "2", *GOOD, "--entry", "scale")
     assert (status, out.split()[0]) == (0, "scale")
     status, _, err = run(capsys, two, "--grid", "2", *GOOD, "--entry", "cal")
-    assert (status, err) == (2, "cutecourse: 2 kernels have 'cal' in their names: scale, _Z5scaledPf\n")
+    assert (status, err) == (2, "cutecourse: 2 kernels have 'cal' in their names: scale, _Z6scaledPf\n")
 
 
 def test_emulate__of_a_kernel_that_hangs_says_who_waits_and_keeps_the_trace(capsys):

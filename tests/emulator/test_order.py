@@ -400,7 +400,8 @@ def test_scenes__of_order_are_found_by_the_model(name):
 def test_scenes__of_other_hazards_are_in_order(name):
     for order in judge(lambda: SCENES[name].launch(0, {})).orders:
         assert not order.unfenced()
-        assert not order.races() or name == "loaded and never read"
+        # Their reports name the mistake before the race that follows from it.
+        assert not order.races() or name in {"loaded and never read", "transaction bytes"}
 
 
 SMALL = (

@@ -61,7 +61,7 @@ def test_kernel_key__is_none_for_a_kernel_or_a_fault_that_is_not_there() -> None
 def test_kernel_key__of_a_fault_is_that_of_its_edits(monkeypatch: pytest.MonkeyPatch) -> None:
     faults = dict(faults_of("umma_tile"))
     fault = faults["no_wait"]
-    monkeypatch.setattr(keys, "faults_of", lambda kernel: faults)
+    monkeypatch.setattr(keys, "change_of", lambda kernel, name: faults[name])
     before = kernel_key(fault_name("umma_tile", "no_wait"))
     faults["no_wait"] = replace(fault, about="other words")
     assert kernel_key(fault_name("umma_tile", "no_wait")) == before
