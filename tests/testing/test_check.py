@@ -181,9 +181,9 @@ FAULTS = [
 @pytest.mark.parametrize("name", FAULTS)
 def test_check__fails_with_the_report_of_every_kind_of_fault(name: str):
     scene = SCENES[name]
-    how = {"grid": 1, "block": 32, "seeds": scene.seeds, **scene.options}
+    how = {"grid": 1, "block": 32, "seeds": scene.seeds, "args": [np.zeros(64, np.uint32)], **scene.options}
     with pytest.raises(KernelFailure) as caught:
-        check(plain(scene.body, scene.directives), args=[np.zeros(64, np.uint32)], **how)
+        check(plain(scene.body, scene.directives), **how)
     assert caught.value.hazard == name
     assert str(caught.value).endswith(str(caught.value.error or caught.value.note))
 
