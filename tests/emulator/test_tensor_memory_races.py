@@ -144,6 +144,24 @@ def test_a_in_tensor_memory__its_stores_and_its_mma_are_ordered(sync, then, kind
             launching(seed=seed)
 
 
+def test_two_issuers__the_last_operation_of_each_counts():
+    """Threads 0, 1 and 0 again multiply into one accumulator; only thread 1 tells that its own is over."""
+    other = tcgen05.multiply().replace("@%first", "@%p")
+    body = tcgen05.SETUP + "setp.eq.u32 %p, %me, 1;\nmov.b32 %y, 0;\nAGAIN:\n" + tcgen05.multiply() + other
+    body += "setp.ne.u32 %p, %y, %y;\nadd.u32 %y, %y, 1;\nsetp.lt.u32 %q, %y, 2;\n@%q bra AGAIN;\n"
+    body += "setp.eq.u32 %first, %me, 1;\n" + DONE + load(0) + WAIT_LD
+    given, out = np.zeros(16, np.uint8), np.zeros((128, 8), np.uint32)
+    for seed in SEEDS:
+        with pytest.raises(TensorMemoryWriteUnderWay):
+            launch(
+                tcgen05.kernel(body, smem=4096),
+                grid=1,
+                block=128,
+                args=[out, given, out.nbytes, 16],
+                seed=seed,
+            )
+
+
 @pytest.mark.parametrize("module", [umma_two_sm, umma_two_sm_pipeline])
 def test_pair__columns_freed_while_the_peer_reads_are_reported_under_every_seed(module):
     spec = twin(module.LAUNCH)

@@ -186,7 +186,7 @@ class _Packed:
         return cls(type(value).__name__, tuple(parts), -(-end // widest) * widest)
 
     def argument(self) -> Any:
-        """What `emulator.launch` takes."""
+        """The arguments for `emulator.launch`."""
         return self.number if self.number is not None else tuple(held for *_, held in self.parts)
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""What `cutecourse emulate` found, for programs: JSON, JUnit XML and SARIF.
+"""The findings of `cutecourse emulate`, for programs: JSON, JUnit XML and SARIF.
 
 The JSON is described by `emulate.schema.json` beside this file. Its field `schema` is the version of this
 form: it grows by 1 when a field changes its meaning or goes away, and not when one is added.

@@ -195,7 +195,7 @@ def _ended(arguments: argparse.Namespace, findings: Findings) -> int:
 
 
 _OPTIONS = {"max_instructions": "--budget", "dynamic_smem": "--smem"}
-"""What a message calls an argument of the launch, and the option that gives it here."""
+"""An argument of the launch, as messages name it, and the option that gives it here."""
 
 
 def _say_errors(notes: Sequence[Note], *severities: str) -> int:

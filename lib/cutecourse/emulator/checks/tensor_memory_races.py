@@ -92,7 +92,7 @@ class TensorMemoryRaces:
         self.clocks = clocks
         self.operations = operations
         self._uses: WeakKeyDictionary[TensorMemory, _MemoryUses] = WeakKeyDictionary()
-        self._loading: dict[tuple[int, int], list[tuple[TensorMemory, Region, int]]] = {}
+        self._loading: dict[tuple[int, int], dict[tuple[TensorMemory, Region], int]] = {}
         """The loads for which each warp (its number, its cluster) has not waited, with their lines."""
         self._ends: WeakKeyDictionary[Site, str] = WeakKeyDictionary()
         self._names: dict[int, str] = {}
@@ -134,6 +134,7 @@ class TensorMemoryRaces:
             for other, tags in uses.written.items():
                 if other != mine:
                     tags[region.tracked] = 0
+                    uses.last.clear()  # the other one has nothing there any more
 
     def by_warp(
         self, memory: TensorMemory, region: Region, what: str, origin: Origin, *, writes: bool
@@ -154,12 +155,12 @@ class TensorMemoryRaces:
             _put(uses.loads, warp, region, self._tag(warp, cluster, line))
             uses.version += 1
         else:
-            self._loading.setdefault((warp, cluster), []).append((memory, region, line))
+            self._loading.setdefault((warp, cluster), {})[memory, region] = line
 
     def loads_over(self, bundle: Bundle, cluster: int) -> None:
         """A warp has executed tcgen05.wait::ld."""
         warp = self.clocks.number(bundle)
-        for memory, region, line in self._loading.pop((warp, cluster), ()):
+        for (memory, region), line in self._loading.pop((warp, cluster), {}).items():
             uses = self._of(memory)
             _put(uses.loads, warp, region, self._tag(warp, cluster, line))
             uses.version += 1
@@ -176,24 +177,22 @@ class TensorMemoryRaces:
         warp, row = self.clocks.number(origin.bundle), self.clocks.row(origin.bundle, cluster)
         region = Region(np.ones(LANES, dtype=np.bool_), first, first + columns)
         what = name_of(origin.site.instruction)
-        uses = self._of(memory)
-        self._pipes(uses, region, what, origin, row, writes=True)
+        own = self._of(memory)
+        self._pipes(own, region, what, origin, row, writes=True)
         if group == 1:
-            self._threads(uses, region, what, origin, row, warp, writes=True)
+            self._threads(own, region, what, origin, row, warp, writes=True)
             return
-        for each in (rank, rank ^ 1):
-            used = self.cohort.own(TensorMemories).used(cluster, each)
-            uses = _MemoryUses() if used is None else self._of(used)
-            for kind in (uses.loads, uses.stores, uses.written, uses.multiplied):
-                for component, tags in kind.items():
-                    if component != warp and self._unknown(tags, region, row, component):
-                        user, line = self._last(tags, region, component, origin)
-                        raise origin.error(
-                            TensorMemoryFreed,
-                            f"{what} frees {region} of both CTAs of the pair, and nothing orders it after"
-                            f" their use by {user} at line {line}. {_MEET}",
-                        )
-            uses.asked[first] = (columns, origin)
+        peers = self._of(self.cohort.own(TensorMemories)[cluster, rank ^ 1])
+        own.asked[first] = peers.asked[first] = (columns, origin)
+        for kind in (own.loads, own.stores, peers.loads, peers.stores, peers.written, peers.multiplied):
+            for component, tags in kind.items():
+                if component != warp and self._unknown(tags, region, row, component):
+                    user, line = self._last(tags, region, component, origin)
+                    raise origin.error(
+                        TensorMemoryFreed,
+                        f"{what} frees {region} of both CTAs of the pair, and nothing orders it after their"
+                        f" use by {user} at line {line}. {_MEET}",
+                    )
 
     def freed(self, memory: TensorMemory, first: int, columns: int) -> None:
         """Forget what used columns that are free now."""
@@ -207,7 +206,7 @@ class TensorMemoryRaces:
         return int(tags[region.tracked].max()) >= int(row[component])
 
     def _last(self, tags: Tags, region: Region, component: int, origin: Origin) -> tuple[str, int]:
-        """Who made the last access of a component to a region, in words, and the line."""
+        """The warp of a component's last access to a region, in words, and the line."""
         found = self.clocks.components[component]
         x, y, z = self.cohort.blocks[origin.cluster, found.rank].tolist()
         own = found.rank == origin.bundle.rank

@@ -312,13 +312,13 @@ class Observer:
 _EVENTS = tuple(
     name for name, found in vars(Observer).items() if not name.startswith("_") and callable(found)
 )
-_P = ParamSpec("_P")
-_R = TypeVar("_R")
 
+if TYPE_CHECKING:
+    _P = ParamSpec("_P")
+    _R = TypeVar("_R")
 
-def _of(method: Callable[Concatenate[Observer, _P], _R]) -> tuple[Callable[_P, _R], ...]:
-    """Say the type of an event's subscribers: the method's, bound to an observer."""
-    raise NotImplementedError
+    def _of(method: Callable[Concatenate[Observer, _P], _R]) -> tuple[Callable[_P, _R], ...]:
+        """Say the type of an event's subscribers: the method's, bound to an observer."""
 
 
 class Listeners:

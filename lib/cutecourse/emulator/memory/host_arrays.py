@@ -32,7 +32,7 @@ _KINDS = {0: "i", 1: "u", 2: "f", 5: "c", 6: "b"}
 def host_arrays(argument: Any) -> Any:
     """The argument of a launch, with the arrays of other libraries in it as NumPy arrays; nothing is copied.
 
-    An array has `__dlpack__` or `__array_interface__`. What is no array stays as it is.
+    An array has `__dlpack__` or `__array_interface__`. Anything else stays as it is.
 
     Errors: LaunchError for an array in a GPU's memory, one that its library does not hand out, and a type
     whose elements do not fill bytes.

@@ -26,7 +26,7 @@ GENERIC = (
     "this is a generic address, but the operand is in .shared. Convert it with cvta.to.shared, or leave the"
     " state space out"
 )
-"""What is wrong with an address of which `is_generic` is true."""
+"""The problem with an address of which `is_generic` is true."""
 
 
 def is_generic(address: int) -> bool:
