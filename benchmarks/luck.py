@@ -78,38 +78,41 @@ def arguments_for(module: str, spec: LaunchSpec) -> dict[str, Any]:
 
 
 def seen(module: str, fault: Fault, seeds: Iterable[int]) -> list[str]:
-    """For each seed the report of the fault that the launch ends with or has among its notes.
-
-    "" stands for none of those that the fault names: the launch may end in another report.
-    """
+    """For each seed the class of a report that the fault names, else of another error or warning, else ""."""
     spec = with_fault(module, fault)
     if spec.language != "ptx":
         spec = twin(spec)
-    named = tuple(getattr(errors, name) for name in fault.reports)
     found = []
     for seed in seeds:
         try:
             ran = run(spec, device="emulator", seed=seed, **arguments_for(module, spec))
-            kinds = [note.hazard.kind for note in ran.notes]
+            notes = sorted(ran.notes, key=lambda note: note.severity == "note")
+            kinds = [note.hazard.kind.__name__ for note in notes if note.hazard.kind is not None]
+            loud = sum(note.severity != "note" for note in notes)
         except EmulatorError as report:
-            kinds = [type(report)]
-        found.append(
-            next((kind.__name__ for kind in kinds if kind is not None and issubclass(kind, named)), "")
-        )
+            kinds, loud = [type(report).__name__], 1
+        found.append(next((kind for kind in kinds if names(fault, kind)), (kinds[:loud] or [""])[0]))
     return found
+
+
+def names(fault: Fault, kind: str) -> bool:
+    """Return whether a fault names a class of reports, or one above it."""
+    named = tuple(getattr(errors, name) for name in fault.reports)
+    return bool(kind) and issubclass(getattr(errors, kind), named)
 
 
 def table(rows: Iterable[Mapping[str, Any]], seeds: int) -> str:
     """A page's table: for each report of seed 0, how many of its faults the other seeds report as well.
 
-    "each seed": every seed reports them, "alike": with one and the same report.
+    "each": every seed gives a report that the fault names, "alike": always the same one.
     """
     groups: dict[str, Counter[str]] = defaultdict(Counter)
     for row in rows:
-        group = groups[row["first"] or "another"]
+        group = groups[row["first"] or "nothing"]
+        always = len(row["named"]) == len(row["kinds"])
         group["faults"] += 1
-        group["each"] += "" not in row["kinds"]
-        group["alike"] += len(row["kinds"]) == 1 and "" not in row["kinds"]
+        group["each"] += always
+        group["alike"] += always and len(row["kinds"]) == 1
     head = f"{'seed 0 reports':<26}{'faults':>7}{f'each of {seeds} seeds':>18}{'alike':>7}"
     order = sorted(groups.items(), key=lambda item: (-item[1]["faults"], item[0]))
     lines = [f"{name:<26}{n['faults']:>7}{n['each']:>18}{n['alike']:>7}" for name, n in order]
@@ -133,12 +136,14 @@ def measure(only: str, seeds: int) -> list[dict[str, Any]]:
         if only not in module:
             continue
         found = seen(module, fault, range(seeds))
+        kinds = dict(Counter(found).most_common())
         rows.append(
             {
                 "module": module,
                 "fault": fault.name,
                 "first": found[0],
-                "kinds": dict(Counter(found).most_common()),
+                "kinds": kinds,
+                "named": [kind for kind in kinds if names(fault, kind)],
             }
         )
         print(module, fault.name, rows[-1]["kinds"], flush=True)

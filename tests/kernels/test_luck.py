@@ -31,9 +31,9 @@ def test_table__is_what_the_faults_show_now(module: str, name: str) -> None:
 
 def test_table__counts_what_each_seed_shows() -> None:
     rows = [
-        {"first": "A", "kinds": {"A": 2}},
-        {"first": "A", "kinds": {"A": 1, "B": 1}},
-        {"first": "", "kinds": {"A": 1, "": 1}},
+        {"first": "A", "kinds": {"A": 2}, "named": ["A"]},
+        {"first": "A", "kinds": {"A": 1, "B": 1}, "named": ["A", "B"]},
+        {"first": "", "kinds": {"A": 1, "": 1}, "named": ["A"]},
     ]
     lines = [line.split() for line in luck.table(rows, 2).splitlines()]
-    assert lines[1:] == [["A", "2", "2", "1"], ["another", "1", "0", "0"], ["all", "3", "2", "1"]]
+    assert lines[1:] == [["A", "2", "2", "1"], ["nothing", "1", "0", "0"], ["all", "3", "2", "1"]]

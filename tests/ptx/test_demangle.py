@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 import subprocess
 
 import pytest
@@ -47,7 +46,7 @@ def test_short_name__has_80_characters_at_most() -> None:
         assert short.endswith(name[-20:] if name[0] == "k" else "::kern")
 
 
-@pytest.mark.skipif(shutil.which("c++filt") is None, reason="c++filt is not installed")
+@pytest.mark.program("c++filt")
 def test_short_name__has_the_namespaces_of_cxxfilt() -> None:
     """What both say agrees, apart from template arguments and parameters."""
     known = [name for name, short in NAMES.items() if name != short and not name.startswith("_ZZ")]

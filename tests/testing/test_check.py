@@ -235,3 +235,17 @@ def test_check__does_not_call_a_missing_instruction_a_failure_of_the_kernel():
         check(
             HEAD + ".visible .entry k() .reqntid 1 { .reg .b32 %r; cvt.rzi.sat.e3m2x2 %r, %r; ret; }", grid=1
         )
+
+
+TWO_RACES = RACE.replace("    setp.ne.u32 %rest", "    st.shared.b32 [box], %i;\n    setp.ne.u32 %rest")
+
+
+def test_check__that_keeps_going_has_all_reports_of_a_seed():
+    with pytest.raises(KernelFailure) as first:
+        check(TWO_RACES, grid=1, args=[np.zeros(1, np.uint32)])
+    with pytest.raises(KernelFailure) as every:
+        check(TWO_RACES, grid=1, args=[np.zeros(1, np.uint32)], keep_going=True)
+    assert (first.value.hazard, every.value.hazard) == ("race", "race")
+    assert str(first.value).count("PTX line") == 1
+    assert str(every.value).count("PTX line") > 1
+    assert "race, an error. To allow it: allow=['race']" in str(every.value)

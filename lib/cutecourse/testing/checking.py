@@ -33,6 +33,7 @@ Array = NDArray[Any]
 SEEDS = 5
 """`check` runs so many seeds unless it is told otherwise."""
 _CONTEXT = 2
+_KINDS = {"error": "an error", "warning": "a warning"}
 
 
 @dataclass(frozen=True)
@@ -111,12 +112,14 @@ def check(
     cluster: int | Sequence[int] = (1, 1, 1),
     dynamic_smem: int = 0,
     max_instructions: int = DEFAULT_BUDGET,
+    keep_going: bool = False,
 ) -> CheckedRun:
     """Run a kernel on the emulator under several seeds; fail with the report of what it does wrong.
 
     ptx         a PTX text, the path of one, an object with `asm["ptx"]` (Triton) or `inspect_asm()` (numba).
-    grid, block, cluster, dynamic_smem, max_instructions
-                as `launch` takes them; block may be left out if the kernel has .reqntid.
+    grid, block, cluster, dynamic_smem, max_instructions, keep_going
+                as `launch` takes them; block may be left out if the kernel has .reqntid. With keep_going the
+                failure has all reports of the first seed that has any.
     args        the arguments in the order of the parameters. A mapping gives them names of your choice, in
                 that order; in a sequence an argument has its parameter's name. An array is copied for each
                 seed, so it keeps its values; `Output()` is a new array, filled with NaN (integers with
@@ -156,6 +159,7 @@ def check(
         "entry": function.name,
         "max_instructions": max_instructions,
         "hazards": _hazards(allow, suppress),
+        "keep_going": keep_going,
     }
     first: dict[str, Array] = {}
     launches: list[LaunchResult] = []
@@ -169,14 +173,13 @@ def check(
         except EmulatorError as error:
             name = getattr(error, "hazard", None)
             what = type(error).__name__ if name is None else f"{name.name} ({type(error).__name__})"
-            text = f"{under}: {what}\n\n{error}"
+            text = f"{under}: {what}{_all(error.notes)}\n\n{error}"
             raise KernelFailure(text, seed=seed, error=error, excerpt=_excerpt(module, error.line)) from None
-        for note in result.notes:
-            if note.severity == "warning":
-                text = f"{under}: {note.hazard.name}, a warning. To allow it: allow=[{note.hazard.name!r}]"
-                raise KernelFailure(
-                    f"{text}\n\n{note}", seed=seed, note=note, excerpt=_excerpt(module, note.line)
-                )
+        if wrong := _wrong(result.notes):
+            note, name = wrong[0], wrong[0].hazard.name
+            text = f"{under}: {name}, {_KINDS[note.severity]}. To allow it: allow=[{name!r}]"
+            excerpt = _excerpt(module, note.line)
+            raise KernelFailure(text + _all(result.notes), seed=seed, note=note, excerpt=excerpt)
         for name, right in expected.items():
             if problem := made.problem(name, right, rtol, atol):
                 notes = "".join(f"\n{note}" for note in result.notes)
@@ -268,6 +271,16 @@ class _Arguments:
 
 
 # --- what it says -------------------------------------------------------------------------------------------
+
+
+def _wrong(notes: Iterable[Note]) -> list[Note]:
+    """The notes that make a check fail, errors before warnings."""
+    return sorted((note for note in notes if note.severity != "note"), key=lambda note: note.severity)
+
+
+def _all(notes: Iterable[Note]) -> str:
+    """The notes that make a check fail, a paragraph each."""
+    return "".join(f"\n\n{note}" for note in _wrong(notes))
 
 
 def _dependence(name: str, one: Array, other: Array, first: int, seed: int) -> str:
