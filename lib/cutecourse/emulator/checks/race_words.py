@@ -116,10 +116,10 @@ def report_short(origin: Origin, byte: int, copy: Use, barrier: MBarrier, what: 
     report(
         "transaction bytes",
         f"phase {copy.phase} of {barrier.where()} completed after {number(landed, 'byte')}, because {why}."
-        f" It did not wait for all {number(copy.size, 'byte')} that {_who(origin, copy)}, lane"
-        f" {copy.origin.lane % WARP_SIZE} copies at line {_line(origin, copy)}, and line"
-        f" {origin.site.in_words} uses them: {what} {_where(origin, byte)}. Announce the bytes of all copies"
-        " of a phase before its last arrival, or let fewer threads copy.",
+        f" So the {number(copy.size, 'byte')} that {_who(origin, copy)}, lane {copy.origin.lane % WARP_SIZE}"
+        f" copies at line {_line(origin, copy)} may still be on their way when line {origin.site.in_words}"
+        f" uses them: {what} {_where(origin, byte)}. Announce the bytes of all copies of a phase before its"
+        " last arrival, or let fewer threads copy.",
         at,
         copy.line,
         address=offset,
