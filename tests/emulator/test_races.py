@@ -415,8 +415,8 @@ def test_copies__of_more_bytes_than_are_announced():
     """The threads have waited for the phase, so the report is about the bytes."""
     load = "ld.shared.b32 %y, [box+252];"
     words = (
-        "completed after 128 bytes, because the expect_tx at line [0-9]+ announces no more. So the 256"
-        " bytes that warp 0, lane 0 copies at line [0-9]+ may still be on their way when line [0-9]+ uses them: read of"
+        "completed after 128 bytes, because the expect_tx at line [0-9]+ announces no more. So the 256 bytes"
+        " that warp 0, lane 0 copies at line [0-9]+ may still be on their way when line [0-9]+ uses them"
     )
     is_reported(f"{SHORT}{COPY}\n{full(0)}{load}", TransactionBytesError, {SHORT.strip()}, words)
     is_clean(f"{EXPECT}{COPY}\n{full(0)}{load}")

@@ -14,6 +14,7 @@ import numpy as np
 
 from cutecourse.analysis.errors import InputError
 from cutecourse.analysis.parameters import Parameter, find_entry, parameters
+from cutecourse.analysis.texts import ptx_of
 from cutecourse.emulator import TensorMap
 from cutecourse.ptx import read_module
 from cutecourse.runtime.arguments import numba_array
@@ -98,17 +99,7 @@ def numba_launch(
     Errors: InputError for a kernel without PTX, and for arguments that are not those of the PTX.
     Source: numba-cuda's numba/cuda/dispatcher.py, _Kernel._prepare_args.
     """
-    text = kernel
-    if not isinstance(kernel, str):
-        if not hasattr(kernel, "inspect_asm"):
-            raise InputError(f"{type(kernel).__name__} is neither PTX nor a kernel with inspect_asm")
-        text = kernel.inspect_asm(signature) if signature is not None else kernel.inspect_asm()
-        if isinstance(text, Mapping):
-            if len(text) != 1:
-                known = ", ".join(map(str, text)) or "none"
-                raise InputError(f"the kernel has {len(text)} signatures. Say which with signature=: {known}")
-            text = next(iter(text.values()))
-    checked = read_module(text)
+    checked = read_module(ptx_of(kernel, signature))
     entry = find_entry(checked.module, None)
     given: list[Any] = []
     for one in args:

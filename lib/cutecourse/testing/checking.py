@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from cutecourse.analysis import find_entry
 from cutecourse.analysis.files import read_text
+from cutecourse.analysis.texts import module_of
 from cutecourse.dtypes import DType, dtype, from_numpy
 from cutecourse.emulator import EmulatorError, LaunchResult, Note, TensorMap, launch
 from cutecourse.emulator.core.hazards import read_severities
@@ -23,7 +24,6 @@ from cutecourse.emulator.recording.argument_copies import Copies
 from cutecourse.errors import CourseError
 from cutecourse.ptx import CheckedModule, Function
 from cutecourse.testing.comparison import difference, unwritten
-from cutecourse.testing.texts import module_of
 from cutecourse.trace.words import in_runs, number
 
 __all__ = ["SEEDS", "CheckedRun", "KernelFailure", "Output", "check"]

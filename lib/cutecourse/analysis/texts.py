@@ -10,7 +10,7 @@ from cutecourse.analysis.errors import InputError
 from cutecourse.analysis.files import read_ptx
 from cutecourse.ptx import CheckedModule, read_module
 
-__all__ = ["module_of"]
+__all__ = ["module_of", "ptx_of"]
 
 
 def module_of(ptx: Any) -> CheckedModule:
@@ -23,28 +23,37 @@ def module_of(ptx: Any) -> CheckedModule:
     """
     if isinstance(ptx, CheckedModule):
         return ptx
-    return read_module(_text_of(ptx))
+    return read_module(ptx_of(ptx))
 
 
-def _text_of(ptx: Any) -> str:
-    if isinstance(ptx, PathLike) or (isinstance(ptx, str) and ptx.endswith(".ptx") and "\n" not in ptx):
-        return read_ptx(ptx)
-    if isinstance(ptx, str):
-        return ptx
-    texts = getattr(ptx, "asm", None)
+def ptx_of(kernel: Any, signature: Any = None) -> str:
+    """The PTX text in a path, a text or a compiled kernel, as `module_of` takes them.
+
+    signature  which one, of a kernel that numba-cuda compiled for several.
+
+    Errors: InputError.
+    """
+    if isinstance(kernel, PathLike) or (
+        isinstance(kernel, str) and kernel.endswith(".ptx") and "\n" not in kernel
+    ):
+        return read_ptx(kernel)
+    if isinstance(kernel, str):
+        return kernel
+    texts = getattr(kernel, "asm", None)
     if isinstance(texts, Mapping) and isinstance(texts.get("ptx"), str):
         return str(texts["ptx"])
-    if callable(inspect := getattr(ptx, "inspect_asm", None)):
-        found = inspect()
+    if callable(inspect := getattr(kernel, "inspect_asm", None)):
+        found = inspect() if signature is None else inspect(signature)
         held = list(found.values()) if isinstance(found, Mapping) else [found]
         if len(held) == 1 and isinstance(held[0], str):
             return held[0]
+        known = ", ".join(map(str, found)) if isinstance(found, Mapping) and found else "none"
         raise InputError(
-            f"{_kind(ptx)} was compiled for {len(held)} signatures. Give the PTX of one of them:"
+            f"{_kind(kernel)} was compiled for {len(held)} signatures: {known}. Give the PTX of one of them:"
             " kernel.inspect_asm(signature)"
         )
     raise InputError(
-        f"{_kind(ptx)} is no kernel: give a PTX text, the path of a file that ends in .ptx, or a compiled"
+        f"{_kind(kernel)} is no kernel: give a PTX text, the path of a file that ends in .ptx, or a compiled"
         ' kernel with asm["ptx"]'
     )
 
