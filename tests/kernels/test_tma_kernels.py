@@ -242,7 +242,7 @@ REPORTS = {
     "too_few_bytes": (DeadlockError, ["full", "128 bytes came that no expect_tx announced"]),
     "parity_never_flipped": (ReadBeforeWait, ["stage", "Wait for mbarrier full with parity 1"]),
     "no_wait": ((ReadBeforeWait, UninitializedRead), ["stage", "wait"]),
-    "not_elected": (TransactionBytesError, ["stage", "all 2048 bytes that warp 0, lane "]),
+    "not_elected": (TransactionBytesError, ["stage", "the 2048 bytes that warp 0, lane "]),
     "no_proxy_fence": (MissingProxyFence, ["stage", "no fence.proxy.async after it"]),
     "stage_reused": (BarrierCountError, ["full", "all arrivals of phase 0 have come"]),
     "store_not_awaited": (StageReusedEarly, ["stage", "cp.async.bulk.wait_group.read"]),
