@@ -226,7 +226,7 @@ def test_stage__takes_a_run_a_trace_and_a_snapshot_and_prints_the_same() -> None
     made = [TwoSmStage(one, k_tile=1) for one in (run.trace, snap, Trace.from_snapshot(snap))]
     assert made[0].stage == made[1].stage == made[2].stage
     steps = len(made[0].steps)
-    assert repr(made[0]) == f"TwoSmStage(umma_two_sm_0: CTA 0 and CTA 1, k-tile 1 of 4, {steps} steps)"
+    assert repr(made[0]) == f"TwoSmStage(umma_two_sm_0: CTA 0 and CTA 1, k-tile 1 (of 0 to 3), {steps} steps)"
 
 
 def test_stage__calls_barriers_as_it_is_told() -> None:

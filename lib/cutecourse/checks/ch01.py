@@ -9,25 +9,26 @@ from cutecourse.checks.compare import on_many, same_int, same_layout, same_outpu
 from cutecourse.checks.registry import exercise
 from cutecourse.checks.result import WrongAnswer
 from cutecourse.errors import CourseError
-from cutecourse.layout import Layout, make_layout, size, zipped_divide
+from cutecourse.layout import Layout, crd2idx, make_layout, size, zipped_divide
 
 
 @exercise(
     "01.1",
     "An offset in a layout with nested modes",
     hints=[
-        "Mode 0 is given as (1,2): multiply by its strides (1,4) and add.",
+        "Mode 0 is given as (0,1): multiply by its strides (1,4) and add.",
         "Mode 1 has the shape (2,4). Which coordinate of that shape has the index 5, if the first part counts fastest?",
     ],
 )
 def check_offset(answer: object) -> str:
     """The offset of one coordinate, part of it nested."""
     layout = Layout.parse("((2,3),(2,4)):((1,4),(2,12))")
-    outside = layout(((1, 2), 0))
+    outside = layout(((0, 1), 0))
     same_int(
         answer,
-        layout(((1, 2), 5)),
-        meaning="the offset of ((1,2),5) in ((2,3),(2,4)):((1,4),(2,12)), in elements",
+        layout(((0, 1), 5)),
+        meaning="the offset of ((0,1),5) in ((2,3),(2,4)):((1,4),(2,12)), in elements",
+        otherwise="Each of the four numbers of the coordinate is multiplied by its own stride: two from (0,1), two from 5.",
         mistakes={
             outside
             + 5 * 2: "You multiplied 5 by the first stride of mode 1. The first part of that mode has only "
@@ -39,7 +40,14 @@ def check_offset(answer: object) -> str:
             + 1 * 2
             + 1 * 12: "You turned 5 into (1,1), with the last part counting fastest. CuTe counts the "
             "first part fastest.",
-            2 * 1 + 1 * 4 + 1 * 2 + 2 * 12: "The coordinate in mode 0 is (1,2), but you read it as (2,1).",
+            1 * 1 + 0 * 4 + 1 * 2 + 2 * 12: "The coordinate in mode 0 is (0,1), but you read it as (1,0).",
+            outside
+            + 5 * 2
+            + 5 * 12: "You multiplied 5 by both strides of mode 1: turn 5 into a coordinate of (2,4) first.",
+            crd2idx(
+                ((0, 1), 5), layout.shape
+            ): "That is the index of the coordinate, which the shape alone gives. The offset "
+            "multiplies by the strides (1,4) and (2,12).",
         },
     )
     return "CuTe first turns a number for a nested mode into a coordinate, and counts that mode's first part fastest."
@@ -210,6 +218,7 @@ def check_copy_padded(answer: object) -> str:
         answer,
         {"out": np.full(512, -1, np.int32), "a": source},
         {"out": right.reshape(-1)},
+        columns=32,
         emulator_first=True,
         reports={
             "AddressError": "A thread uses an address outside the array. There are 448 threads for 384 elements: bound the "
@@ -270,6 +279,7 @@ def check_tile_major(answer: object) -> str:
         answer,
         {"out": np.full(192, -1, np.int32), "a": source},
         {"out": right},
+        columns=12,
         emulator_first=True,
         reports={
             "AddressError": "A thread uses an address outside the array. There are 4x4 tiles of 3x4 elements: the next tile "

@@ -7,7 +7,14 @@ from typing import Any
 
 from cutecourse.atoms import mma_atom
 from cutecourse.checks.accumulators import UNWRITTEN, require_cleared
-from cutecourse.checks.compare import on_many, returned, same_layout, same_outputs, same_sequence
+from cutecourse.checks.compare import (
+    on_many,
+    repaired_text,
+    returned,
+    same_layout,
+    same_outputs,
+    same_sequence,
+)
 from cutecourse.checks.registry import exercise
 from cutecourse.checks.result import WrongAnswer
 
@@ -133,6 +140,15 @@ def check_layout_b(answer: object) -> str:
             "register, 16 columns on. You put it 8 columns on.",
             "((4,8),(4,2)):((8,1),(32,128))": "You gave neighbouring columns to neighbouring threads. Here a thread "
             "holds four neighbours of a row, and the next thread begins four columns on.",
+            "((4,8),(4,2)):((1,32),(8,128))": "You swapped the strides of the thread mode. Its first part has size 4: the "
+            "four threads of a row. A row further down is the second part, with size 8.",
+            "((8,4),(4,2)):((1,32),(8,128))": "You swapped the parts of the thread mode. Its shape is (4,8), and the first "
+            "part counts fastest: thread 1 is in the same row as thread 0, not below it.",
+            "((4,8),(4,2)):((32,1),(128,8))": "You swapped the strides of the value mode. Its first part has size 4: the four "
+            "neighbours in one register. The second part has size 2, for the two registers.",
+            "((4,8),(2,4)):((32,1),(128,8))": "You swapped the parts of the value mode. Its shape is (4,2): value 1 is value "
+            "0's neighbour in the same register.",
+            "((4,2),(4,8)):((8,128),(32,1))": "You swapped the two modes. The thread comes first, then the value.",
             "((4,8),(4,2)):((16,1),(8,64))": "Those are the strides of the 16-bit atom, where a register holds two "
             "values. Here it holds four, so the next thread begins four columns on.",
         },
@@ -154,8 +170,7 @@ def check_fixed_ptx(answer: object) -> str:
 
     from cutecourse.kernels.spec import LaunchSpec, Tensor
 
-    if not isinstance(answer, str):
-        raise WrongAnswer("Give the PTX text.", expected="a str", got=type(answer).__name__)
+    text = repaired_text(answer, "02.4")
     rng = np.random.default_rng(11)
     a = rng.integers(-8, 9, (16, 16)).astype(np.float16)
     b = rng.integers(-8, 9, (8, 16)).astype(np.float16)
@@ -169,7 +184,7 @@ def check_fixed_ptx(answer: object) -> str:
     spec = LaunchSpec(
         name="mma_raw",
         language="ptx",
-        ptx=answer,
+        ptx=text,
         entry="mma_raw",
         grid=(1, 1, 1),
         block=(32, 1, 1),
@@ -215,15 +230,21 @@ def check_gemm_k32(answer: object) -> str:
         a[:, k : k + 16].astype(np.float32) @ b[:, k : k + 16].astype(np.float32).T for k in (0, 16)
     ]
     empty = np.full((16, 8), UNWRITTEN, np.float32)
+    product = halves[0] + halves[1]
     inputs: dict[str, Any] = {"a": a, "b": b, "c": empty}
     require_cleared(answer, inputs, "c")
     same_outputs(
         answer,
         inputs,
-        {"c": halves[0] + halves[1]},
+        {"c": product},
         emulator_first=True,
         mistakes={
             "c": [
+                *_from_wrong_addresses(a, b),
+                (
+                    product + empty,
+                    "Your kernel adds to the C that it finds in memory. It has to overwrite C: start with zeros.",
+                ),
                 (empty, "C is unchanged: the kernel never stores its accumulator."),
                 (
                     np.zeros((16, 8), np.float32),
@@ -239,3 +260,42 @@ def check_gemm_k32(answer: object) -> str:
         },
     )
     return "The accumulator stays in the same registers from step to step. Only A and B change."
+
+
+def _from_wrong_addresses(a: Any, b: Any) -> list[tuple[Any, str]]:
+    """The products if distances in bytes stay as they are for one step of 16 columns, and what to say to each."""
+    import numpy as np
+
+    slips = {
+        "row": (
+            32,
+            64,
+            "A row of 32 halves does not have 32 bytes. Your rows of A and B begin too close together.",
+        ),
+        "eight": (
+            256,
+            512,
+            "a1 and a3 come from 256 bytes further on, but eight rows of 32 halves are longer than that.",
+        ),
+        "step": (
+            16,
+            32,
+            "The second step starts 16 bytes further on. That is half a step: one step has 16 halves.",
+        ),
+    }
+    found = []
+    for wrong in range(1, 2 ** len(slips)):
+        chosen = [wrong >> place & 1 for place in range(len(slips))]
+        row, eight, step = (
+            (slip if one else right) // 2
+            for one, (slip, right, _) in zip(chosen, slips.values(), strict=True)
+        )
+        sums = np.zeros((16, 8), np.float32)
+        column = np.arange(16)
+        for k in (0, step):
+            upper = np.arange(8)[:, None] * row + column + k
+            of_a = a.reshape(-1)[np.vstack([upper, upper + eight])].astype(np.float32)
+            sums += of_a @ b.reshape(-1)[upper].astype(np.float32).T
+        said = " ".join(words for one, (_, _, words) in zip(chosen, slips.values(), strict=True) if one)
+        found.append((sums, said))
+    return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from cutecourse.checks.compare import on_many, returned, same_int, same_outputs, same_sequence
+from cutecourse.checks.compare import on_many, repaired_text, returned, same_int, same_outputs, same_sequence
 from cutecourse.checks.registry import exercise
 from cutecourse.checks.result import WrongAnswer
 from cutecourse.checks.untouched import refuse_untouched
@@ -256,9 +256,8 @@ def check_fixed_ptx(answer: object) -> str:
 
     from cutecourse.kernels.spec import LaunchSpec, Tensor
 
-    if not isinstance(answer, str):
-        raise WrongAnswer("Give the PTX text.", expected="a str", got=type(answer).__name__)
-    if ".entry" not in answer:
+    text = repaired_text(answer, "03.5")
+    if ".entry" not in text:
         raise WrongAnswer(
             "Give the whole text, not the corrected line alone. `buggy_ptx.replace(old, new)` returns the text with `new` in place of `old`."
         )
@@ -267,7 +266,7 @@ def check_fixed_ptx(answer: object) -> str:
     spec = LaunchSpec(
         name="copy_two_groups",
         language="ptx",
-        ptx=answer,
+        ptx=text,
         entry="copy_two_groups",
         grid=(1, 1, 1),
         block=(128, 1, 1),
@@ -283,7 +282,7 @@ def check_fixed_ptx(answer: object) -> str:
             "groups may be pending.",
         },
     )
-    if "wait_group 1;" not in answer and "wait_group\t1;" not in answer:
+    if "wait_group 1;" not in text and "wait_group\t1;" not in text:
         raise WrongAnswer(
             "The copy is right, but the first wait now waits for both groups. The second group should still be on its way "
             "while the first two vectors are stored."

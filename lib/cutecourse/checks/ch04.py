@@ -7,7 +7,7 @@ import re
 from typing import Any
 
 from cutecourse.checks.accumulators import UNWRITTEN, require_cleared
-from cutecourse.checks.compare import same_choice, same_int, same_outputs
+from cutecourse.checks.compare import repaired_text, same_choice, same_int, same_outputs
 from cutecourse.checks.registry import exercise
 from cutecourse.checks.result import WrongAnswer
 from cutecourse.layout import Swizzle, composition, make_layout
@@ -155,8 +155,7 @@ def check_fixed_ptx(answer: object) -> str:
 
     from cutecourse.kernels.spec import LaunchSpec, Tensor
 
-    if not isinstance(answer, str):
-        raise WrongAnswer("Give the PTX text.", expected="a str", got=type(answer).__name__)
+    text = repaired_text(answer, "04.4")
     rng = np.random.default_rng(11)
     a = rng.integers(-8, 9, (16, 16)).astype(np.float16)
     b = rng.integers(-8, 9, (8, 16)).astype(np.float16)
@@ -165,7 +164,7 @@ def check_fixed_ptx(answer: object) -> str:
     spec = LaunchSpec(
         name="ldmatrix_raw",
         language="ptx",
-        ptx=answer,
+        ptx=text,
         entry="ldmatrix_raw",
         grid=(1, 1, 1),
         block=(32, 1, 1),

@@ -10,6 +10,7 @@ from cutecourse.checks.compare import (
     ELECTS,
     TOO_EARLY,
     on_many,
+    repaired_text,
     returned,
     same_layout,
     same_outputs,
@@ -237,17 +238,11 @@ def check_fixed_ptx(answer: object) -> str:
     """A barrier that is initialised for too few arrivals."""
     import numpy as np
 
-    from cutecourse.kernels import SpecError, broken_text, tma_broken
+    from cutecourse.kernels import SpecError, tma_broken
 
-    if not isinstance(answer, str):
-        raise WrongAnswer("The answer must be the PTX text.", expected="a str", got=type(answer).__name__)
-    if answer.strip() == broken_text("07.5").strip():
-        raise WrongAnswer(
-            "That is the broken text, unchanged. `empty` still completes a phase when the first of the "
-            "consumer's 32 threads arrives."
-        )
+    text = repaired_text(answer, "07.5")
     try:
-        launch = tma_broken.LAUNCH.with_text(answer)
+        launch = tma_broken.LAUNCH.with_text(text)
     except SpecError as error:
         raise WrongAnswer(f"The text cannot be launched: {error}") from error
     numbers: Any = np.arange(5, 48 * 32 + 5, dtype=np.int32).reshape(48, 32)

@@ -10,6 +10,7 @@ from cutecourse.checks.compare import (
     ELECTS,
     TOO_EARLY,
     on_many,
+    repaired_text,
     returned,
     same_layout,
     same_outputs,
@@ -209,16 +210,11 @@ def check_fixed_ptx(answer: object) -> str:
     """A mask that is shifted by the CTA's own rank."""
     import numpy as np
 
-    from cutecourse.kernels import SpecError, broken_text, tma_multicast_broken
+    from cutecourse.kernels import SpecError, tma_multicast_broken
 
-    if not isinstance(answer, str):
-        raise WrongAnswer("The answer must be the PTX text.", expected="a str", got=type(answer).__name__)
-    if answer == broken_text("08.5"):
-        raise WrongAnswer(
-            "Nothing was changed. If you used `replace`, the text does not contain what you replace: check the spaces."
-        )
+    text = repaired_text(answer, "08.5")
     try:
-        launch = tma_multicast_broken.LAUNCH.with_text(answer)
+        launch = tma_multicast_broken.LAUNCH.with_text(text)
     except SpecError as error:
         raise WrongAnswer(f"The text cannot be launched: {error}") from error
     tile: Any = np.arange(3, 16 * 32 + 3, dtype=np.int32).reshape(16, 32)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from cutecourse.atoms import mma_atom
 from cutecourse.checks.accumulators import UNWRITTEN, require_cleared
-from cutecourse.checks.compare import on_many, returned, same_int, same_outputs
+from cutecourse.checks.compare import on_many, repaired_text, returned, same_int, same_outputs
 from cutecourse.checks.registry import exercise
 from cutecourse.checks.result import WrongAnswer
 from cutecourse.descriptors import SMEM_SM90, DescriptorError
@@ -186,14 +186,13 @@ def check_fixed_ptx(answer: object) -> str:
 
     from cutecourse.kernels import wgmma_one
 
-    if not isinstance(answer, str):
-        raise WrongAnswer("Give the PTX text.", expected="a str", got=type(answer).__name__)
+    text = repaired_text(answer, "09.5")
     rng = np.random.default_rng(19)
     a, b = (rng.integers(-4, 5, (rows, 256)).astype(np.float16) for rows in (64, 256))
     wide_a, wide_b = a.astype(np.float32), b.astype(np.float32)
     shifted = np.vstack([wide_a[32:], wide_b[:224]])
     same_outputs(
-        wgmma_one.LAUNCH.with_text(answer),
+        wgmma_one.LAUNCH.with_text(text),
         {"a": a, "b": b, "c": np.full((64, 256), np.nan, np.float32)},
         {"c": wide_a @ wide_b.T},
         emulator_first=True,

@@ -11,6 +11,7 @@ from cutecourse.checks.compare import (
     ELECTS,
     TOO_EARLY,
     on_many,
+    repaired_text,
     returned,
     same_int,
     same_outputs,
@@ -122,14 +123,14 @@ def check_arrivals(answer: object) -> str:
 )
 def check_deadlock(answer: object) -> str:
     """A CTA without a tile that no longer loads its half of B."""
-    from cutecourse.kernels import hopper_clusters
+    from cutecourse.kernels import broken_text, hopper_clusters, twin
 
-    if not isinstance(answer, str):
-        raise WrongAnswer("Give the kernel's text.", expected="a str", got=type(answer).__name__)
+    broken = hopper_clusters.spec(384, 256, 320).with_text(broken_text("10.4"))
+    text = repaired_text(answer, "10.4", twin(broken).ptx)
     for m in (256, 384):
         a, b, right = _operands(31, m, 256, 320)  # more k-tiles than stages
         same_outputs(
-            hopper_clusters.spec(m, 256, 320).with_text(answer),
+            hopper_clusters.spec(m, 256, 320).with_text(text),
             {"a": a, "b": b, "c": _empty(m, 256, "f2")},
             {"c": right},
             emulator_first=True,

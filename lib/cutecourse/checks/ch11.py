@@ -7,7 +7,15 @@ from collections.abc import Callable
 from typing import Any
 
 from cutecourse import umma
-from cutecourse.checks.compare import ELECTS, on_many, returned, same_int, same_layout, same_outputs
+from cutecourse.checks.compare import (
+    ELECTS,
+    on_many,
+    repaired_text,
+    returned,
+    same_int,
+    same_layout,
+    same_outputs,
+)
 from cutecourse.checks.registry import exercise
 from cutecourse.checks.result import WrongAnswer
 from cutecourse.checks.untouched import refuse_untouched
@@ -341,12 +349,9 @@ def check_multiply(answer: object) -> str:
 def _of_text(ptx: str) -> object:
     from cutecourse.kernels import SpecError, broken_text, twin, umma_tile
 
-    if ptx == twin(umma_tile.LAUNCH.with_text(broken_text("11.6"))).ptx:
-        raise WrongAnswer(
-            "That is the text as it was: it does not contain the piece that you wanted to replace."
-        )
+    text = repaired_text(ptx, "11.6", twin(umma_tile.LAUNCH.with_text(broken_text("11.6"))).ptx)
     try:
-        return umma_tile.LAUNCH.with_text(ptx)
+        return umma_tile.LAUNCH.with_text(text)
     except SpecError as error:
         raise WrongAnswer(f"The text cannot be used: {error}") from error
 

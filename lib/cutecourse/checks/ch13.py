@@ -10,6 +10,7 @@ from cutecourse.checks.compare import (
     ELECTS,
     TOO_EARLY,
     on_many,
+    repaired_text,
     returned,
     same_layout,
     same_outputs,
@@ -320,6 +321,12 @@ def check_commit_mask(answer: object) -> str:
             "That is the mask for MMAs of one SM: it takes only the leaders of the row.",
             where="commit_mask(1, 1, 2, 4)",
         )
+    if given == [(1 << 2 * pm * pn) - 1 for _, _, pm, pn in cases]:
+        raise WrongAnswer(
+            "That is every CTA of the cluster. A pair in another row and another column shares neither A nor B with this "
+            "one, and its barrier does not count this commit.",
+            where="commit_mask(1, 1, 2, 4)",
+        )
     on_many(answer, cases, right, what="the commit's mask", show="0x{:04X}".format)
     return "In C++ this is create_tma_multicast_mask<0,1> | create_tma_multicast_mask<0,2>."
 
@@ -342,10 +349,9 @@ def check_fixed_ptx(answer: object) -> str:
     from cutecourse.kernels import umma_two_sm
     from cutecourse.kernels.spec import SpecError
 
-    if not isinstance(answer, str):
-        raise WrongAnswer("The answer must be the PTX text.", expected="a str", got=type(answer).__name__)
+    text = repaired_text(answer, "13.6")
     try:
-        spec = umma_two_sm.LAUNCH.with_text(answer)
+        spec = umma_two_sm.LAUNCH.with_text(text)
     except SpecError as error:
         raise WrongAnswer(f"The text cannot be used: {error}") from error
     rng = np.random.default_rng(136)

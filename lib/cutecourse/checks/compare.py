@@ -32,10 +32,18 @@ _WAIT = re.compile(r"mbarrier\.(?:try|test)_wait\S*\s+(%\w+)\s*,\s*(\[[^]]*\])")
 AGAIN = re.compile("StageReusedEarly|OverwrittenSource")
 
 
-def same_int(answer: object, right: int, *, meaning: str, mistakes: Mapping[int, str] | None = None) -> None:
+def same_int(
+    answer: object,
+    right: int,
+    *,
+    meaning: str,
+    mistakes: Mapping[int, str] | None = None,
+    otherwise: str = "",
+) -> None:
     """Accept one whole number; a number in `mistakes` gets its own message.
 
     `meaning` says in words what is asked ("the offset of (3, 5), in elements"); the number is not shown.
+    `otherwise` says to any other number what to check.
     """
     try:
         value = operator.index(answer)  # type: ignore[arg-type]  # what has no index is refused here
@@ -52,7 +60,9 @@ def same_int(answer: object, right: int, *, meaning: str, mistakes: Mapping[int,
     explained = (mistakes or {}).get(value)
     direction = "too small" if value < right else "too large"
     raise WrongAnswer(
-        explained or f"That is {direction}.", expected=None if explained else meaning, got=str(value)
+        explained or f"That is {direction}. {otherwise}".strip(),
+        expected=None if explained else meaning,
+        got=str(value),
     )
 
 
@@ -199,11 +209,13 @@ def same_array(
     *,
     name: str = "the array",
     mistakes: Sequence[tuple[np.ndarray[Any, Any], str]] = (),
+    columns: int | None = None,
 ) -> None:
     """Accept an array equal to `right`, element by element; NaN equals NaN.
 
     Shapes:   answer and right alike; the message says both when they are not.
     mistakes  pairs a plausible wrong array with what to say to it.
+    columns   breaks the picture of a flat array into rows of so many elements.
     Shows the first element that differs, how many do, and for up to two dimensions where.
     """
     import numpy as np
@@ -227,22 +239,38 @@ def same_array(
         where=f"{name}[{', '.join(map(str, first))}], the first of {int(differs.sum())}",
         expected=str(right[first]),
         got=str(answer[first]),
-        picture=_array_picture(name, answer, right),
+        picture=_array_picture(name, answer, right, columns or right.shape[-1]),
     )
 
 
 def _array_picture(
-    name: str, answer: np.ndarray[Any, Any], right: np.ndarray[Any, Any]
+    name: str, answer: np.ndarray[Any, Any], right: np.ndarray[Any, Any], columns: int
 ) -> AnswerPicture | None:
     if right.ndim not in (1, 2) or right.size > _MAX_PICTURE_CELLS:
         return None
-    return grid(
-        name, answer.reshape(-1, right.shape[-1]).tolist(), right.reshape(-1, right.shape[-1]).tolist()
-    )
+    return grid(name, answer.reshape(-1, columns).tolist(), right.reshape(-1, columns).tolist())
 
 
 def _shape_words(array: np.ndarray[Any, Any]) -> str:
     return f"shape {array.shape}, {array.dtype}"
+
+
+def repaired_text(answer: object, exercise: str, *others: object) -> str:
+    """Return the answer to a bug hunt: a text that differs from the broken one.
+
+    others  are further texts of the broken kernel that the exercise gives, such as its twin's.
+    Errors: WrongAnswer for a text as it was given, and for what is no text.
+    """
+    from cutecourse.kernels import broken_text
+
+    if not isinstance(answer, str):
+        raise WrongAnswer("Give the kernel's whole text.", expected="a str", got=type(answer).__name__)
+    if answer.strip() in [str(text).strip() for text in (broken_text(exercise), *others)]:
+        raise WrongAnswer(
+            "Nothing has changed: this is the broken text as it was. `replace` returns the same text if it "
+            "does not find its first argument. Check the spaces."
+        )
+    return answer
 
 
 def same_outputs(
@@ -255,6 +283,7 @@ def same_outputs(
     reports: Mapping[Any, str] | None = None,
     notes: Mapping[str, str] | None = None,
     names: Mapping[str, tuple[int, int]] | None = None,
+    columns: int | None = None,
 ) -> None:
     """Run a kernel's launch specification on this machine's device or the emulator, and compare its outputs.
 
@@ -269,6 +298,7 @@ def same_outputs(
                     though its outputs are right.
     names           gives parts of shared memory the names that the emulator's reports use: name to
                     (offset, bytes).
+    columns         breaks the pictures of flat outputs into rows of so many elements.
     """
     from cutecourse.kernels.spec import LaunchSpec
     from cutecourse.runtime import NoCompilerError, choose, run
@@ -292,7 +322,8 @@ def same_outputs(
             stopped = f"The kernel did not run to its end: {report}{lines_named(spec, error)}"
             raise WrongAnswer(f"{explained}\n{stopped}" if explained else stopped) from error
         for name, right in expected.items():
-            same_array(outcome[name], right, name=name, mistakes=(mistakes or {}).get(name, ()))
+            said = (mistakes or {}).get(name, ())
+            same_array(outcome[name], right, name=name, mistakes=said, columns=columns)
         for note, (part, words) in itertools.product(outcome.notes, (notes or {}).items()):
             if part in str(note):
                 raise WrongAnswer(f"{words}\nThe emulator's note: {note}")

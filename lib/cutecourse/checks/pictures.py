@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 MAX_SIDE = 32
-MAX_CELLS = 256
+MAX_CELLS = 512
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ def grid(
 ) -> AnswerPicture:
     """A picture of `got`, the cells marked where it differs from `expected`, which has the same shape.
 
-    More than 256 cells become at most 8 x 8 blocks, and each says how many of its cells are wrong.
+    More than 512 cells become at most 8 x 8 blocks, and each says how many of its cells are wrong.
     """
     wrong = tuple(
         tuple(str(a) != str(b) for a, b in zip(row, right, strict=True))

@@ -81,6 +81,6 @@ class TwoSmStage(CourseWidget):
         ctas = " and ".join(one["name"] for one in stage["ctas"])
         return [
             f"{stage['kernel'] or 'a kernel'}: {ctas}",
-            f"k-tile {stage['k_tile']} of {stage['k_tiles']}",
+            f"k-tile {stage['k_tile']} (of 0 to {stage['k_tiles'] - 1})",
             f"{len(stage['steps'])} steps",
         ]

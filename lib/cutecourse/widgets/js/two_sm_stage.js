@@ -197,9 +197,11 @@ function render({ model, el: host }) {
 
   const drawAll = () => {
     stage = model.get("stage");
-    const pair = stage.group === 2 ? `pair ${stage.pair} of ${stage.pairs}` : `CTA ${stage.pair} of ${stage.pairs}`;
+    // Numbers begin with 0: "k-tile 3 (of 0 to 3)" is the last one.
+    const among = (number, count) => (count === 1 ? `${number}` : `${number} (of 0 to ${count - 1})`);
+    const pair = `${stage.group === 2 ? "pair" : "CTA"} ${among(stage.pair, stage.pairs)}`;
     const size = (extents) => extents.join("×");
-    title.textContent = `${stage.kernel || "a kernel"} on the ${stage.where}: grid ${size(stage.grid)}, cluster ${size(stage.cluster)}, seed ${stage.seed}; ${pair}, k-tile ${stage.k_tile} of ${stage.k_tiles}`;
+    title.textContent = `${stage.kernel || "a kernel"} on the ${stage.where}: grid ${size(stage.grid)}, cluster ${size(stage.cluster)}, seed ${stage.seed}; ${pair}, k-tile ${among(stage.k_tile, stage.k_tiles)}`;
     drawBoard();
     drawActs();
     select();
