@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+import linecache
+import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,14 +22,24 @@ from cutecourse.emulator.errors import (
     UninitializedRead,
     UnsupportedInstruction,
 )
-from cutecourse.kernels import umma_one
-from cutecourse.ptx import parse
-from cutecourse.ptx.sources import source_of
+from cutecourse.kernels import gemm_stages, umma_one
+from cutecourse.kernels.faults import faults_of
+from cutecourse.kernels.files import kernel_module, kernel_names
+from cutecourse.ptx import parse, read_module
+from cutecourse.ptx.sources import LineTable, SourcedText, SourceLine, source_of, without_locations
+from cutecourse.ptx.syntax import FileDirective, Loc
+from cutecourse.runtime import compiling
+from cutecourse.runtime.compile_cutedsl import compile_host
+from cutecourse.runtime.compiled import with_lowered_version
 
 cuda = pytest.importorskip("numba.cuda")
 types = pytest.importorskip("numba.cuda.types")
 
 MODULES = Path(__file__).parent / "modules"
+REFUSED = "mn_major_ldmatrix_refused"
+DSL_KERNELS = [
+    name for name in kernel_names() if kernel_module(name).LAUNCH.language == "cutedsl" and name != REFUSED
+]
 HEAD = ".version 8.8 .target sm_90a .address_size 64\n"
 
 
@@ -76,22 +88,94 @@ def test_numba__error_names_the_line_of_python() -> None:
     assert str(Path(__file__).parent) not in str(error)
 
 
+def lines_of(ptx: str, word: str) -> set[str]:
+    """The source lines of a text's instructions of a kind, as their file has them."""
+    module = parse(ptx)
+    found = [source_of(module, number) for number, line in enumerate(ptx.splitlines(), 1) if word in line]
+    assert found
+    return {source.text for source in found if source}
+
+
 @pytest.mark.compilers
-def test_dsl__line_info_is_a_choice_of_compile() -> None:
-    plain, informed = (str(runtime.compile(umma_one, line_info=choice).ptx) for choice in (False, True))
-    assert ".loc" not in plain
-    module = parse(informed)
-    text = umma_one.FILE.text.splitlines()
-    sites = {
-        str(source_of(module, number))
-        for number, line in enumerate(informed.splitlines(), start=1)
-        if "tcgen05.mma." in line
-    }
-    assert sites
-    for site in sites:
-        found = re.fullmatch(r"source\.py:(\d+)", site)
-        assert found, site
-        assert "gemm" in text[int(found[1]) - 1], text[int(found[1]) - 1]
+@pytest.mark.parametrize("line_info", [False, True])
+def test_dsl__every_text_knows_its_lines(line_info: bool) -> None:
+    ptx = runtime.compile(umma_one, line_info=line_info).ptx
+    assert (".loc" in ptx, ".file" in ptx) == (line_info, line_info)
+    assert all("cute.gemm(" in line for line in lines_of(ptx, "tcgen05.mma."))
+    # LLVM gives each line of inline assembly a line of its own; only the statement's is right.
+    assert all("mbarrier_wait(" in line for line in lines_of(ptx, "mbarrier.try_wait"))
+
+
+@pytest.mark.compilers
+@pytest.mark.sample(3)
+@pytest.mark.parametrize("name", DSL_KERNELS)
+def test_dsl__line_information_changes_no_code(name: str) -> None:
+    spec = kernel_module(name).LAUNCH
+    assert runtime.compile(spec).ptx == with_lowered_version(compile_host(spec, spec.target).__ptx__)
+
+
+@pytest.mark.compilers
+def test_dsl__reports_name_the_lines_of_both_sides() -> None:
+    spec = gemm_stages.LAUNCH.with_fault(faults_of("gemm_stages")["one_stage_too_few"])
+    a, b, c = (np.zeros(spec.arguments[name].extents, np.float16) for name in "abc")
+    with pytest.raises(SharedMemoryRace) as caught:
+        runtime.run(spec, device="emulator", a=a, b=b, c=c)
+    file = rf"<{spec.name}>"
+    written = re.search(rf"at line \d+ \({file}:(\d+)\)", str(caught.value))
+    read = re.search(rf"PTX line \d+ \({file}:(\d+)\)", str(caught.value))
+    assert written
+    assert read
+    text = spec.text.splitlines()
+    assert "cute.copy(ldmatrix" in text[int(written[1]) - 1]
+    assert str(caught.value).splitlines()[-1] == f"  {file}:{read[1]}: {text[int(read[1]) - 1].strip()}"
+
+
+@pytest.mark.compilers
+def test_dsl__kept_text_has_the_names_of_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    spec = gemm_stages.LAUNCH.with_text(gemm_stages.FILE.text + "\n", name="gemm_kept")
+    kept = '.version 8.8\n.entry gemm_kept()\n{\n.loc 1 1 0\nret;\n}\n.file 1 "<gemm_of_before>"\n'
+    monkeypatch.setattr(compiling, "_text", lambda *_: kept)
+    monkeypatch.setattr(compiling, "_cache", {})
+    ptx = runtime.compile(spec).ptx
+    assert [file.path for file in ptx.line_table.files] == [spec.host.file.filename]
+    assert linecache.getline(spec.host.file.filename, 1) == spec.text.splitlines(keepends=True)[0]
+
+
+def test_without_locations__are_the_lines_of_the_text_without_them() -> None:
+    text = (
+        ".visible .entry k()\n{\n\t.loc\t1 5 0\n\tmov.u32 %r, 1;\n\t// begin inline asm\n\t.loc\t1 6 0\n"
+        "\tnop;\n\n"
+        '\t// end inline asm\n\tret;\n}\n.visible .entry m()\n{\n\tret;\n}\n\t.file\t1 "/x/k.py"\n'
+    )
+    plain, table = without_locations(text)
+    assert plain == (
+        ".visible .entry k()\n{\n\tmov.u32 %r, 1;\n\t// begin inline asm\n\tnop;\n\t// end inline asm\n"
+        "\tret;\n}\n"
+        ".visible .entry m()\n{\n\tret;\n}\n"
+    )
+    assert {number: place.line for number, place in table.places.items()} == dict.fromkeys(range(3, 9), 5)
+
+
+def test_read_module__two_kernels_with_one_text_keep_their_own_lines() -> None:
+    body = HEAD + ".visible .entry k()\n{\nret;\n}"
+    tables = [
+        LineTable((FileDirective(1, 1, 1, path),), {4: Loc(1, line, 0)})
+        for path, line in [("/x/one.py", 7), ("/x/two.py", 8)]
+    ]
+    modules = [read_module(SourcedText(body, table)).module for table in (*tables, None)]
+    assert [str(source_of(module, 4)) for module in modules] == ["one.py:7", "two.py:8", "None"]
+
+
+def test_quoted__is_the_line_of_a_program_that_is_there(tmp_path: Path) -> None:
+    secret, long = tmp_path / "secret.txt", tmp_path / "k.cu"
+    secret.write_text("first\nsecond\n")
+    long.write_text("a\n  " + "b" * 200 + "\n")
+    assert SourceLine(str(long), 2).quoted() == ["k.cu:2: " + "b" * 97 + "..."]
+    assert SourceLine(str(long), 1, SourceLine(str(long), 2)).quoted()[0] == "k.cu:1: a"
+    os.mkfifo(tmp_path / "pipe.py")
+    for path in (secret, tmp_path / "pipe.py", tmp_path / "missing.py", "a\0b.py", "/dev/zero"):
+        assert SourceLine(str(path), 1).quoted() == []
+    assert SourceLine(str(long), 99).quoted() == []
 
 
 def test_notes__name_the_line() -> None:

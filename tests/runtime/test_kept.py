@@ -39,7 +39,7 @@ def compile_in_a_process(folder: str) -> list[str]:
 
 
 def key(spec: LaunchSpec) -> str | None:
-    return kept.key_of(spec, spec.target, line_info=False)
+    return kept.key_of(spec, spec.target, line_info=spec.language == "cutedsl")
 
 
 def test_kept__saves_a_later_process_the_compiler(tmp_path: Path) -> None:
@@ -100,8 +100,8 @@ def test_key__follows_what_decides_the_text() -> None:
     changed = KernelFile(file.name, file.text + "\n# more\n")
     keys = [
         key(spec),
-        kept.key_of(spec, "sm_90", line_info=False),
-        kept.key_of(spec, spec.target, line_info=True),
+        kept.key_of(spec, "sm_90", line_info=True),
+        kept.key_of(spec, spec.target, line_info=False),
         key(dataclasses.replace(spec, name="other")),
         key(
             dataclasses.replace(spec, params=(Tensor(first.name, "bf16", first.shape, first.stride), *others))

@@ -202,7 +202,7 @@ class EmulatorError(CourseError):
         message = self.problem + (f"\n  at {where}" if where else "")
         if self.text.strip():
             message += f"\n  {self.text.strip()}"
-        return message
+        return "\n  ".join([message, *(self.source.quoted() if self.source else ())])
 
 
 class LaunchError(EmulatorError):

@@ -114,6 +114,14 @@ class KernelFile:
             raise AttributeError(f"the kernel's file {self.name} has no function {function!r}")
         return "".join(self.text.splitlines(keepends=True)[lines])
 
+    @property
+    def filename(self) -> str:
+        """The path by which compilers and tracebacks know the file; of another text a name in brackets."""
+        if self.module is None:
+            return _known_as(self)
+        package, _, source = self.module.rpartition(".")
+        return str(importlib.resources.files(package) / f"{source}.py")
+
     def load(self) -> ModuleType:
         """Import or execute the file, once in a process. Errors: ImportError without its compiler."""
         return importlib.import_module(self.module) if self.module else _executed(self)
@@ -313,15 +321,20 @@ def _constants(text: str) -> dict[str, Any]:
 
 @cache
 def _executed(file: KernelFile) -> ModuleType:
-    """Execute a text that is no file of the package.
+    """Execute a text that is no file of the package."""
+    module = ModuleType(file.name)
+    exec(compile(file.text, file.filename, "exec"), vars(module))
+    return module
 
-    The CuTe DSL reads a kernel's source again, as Python does for a traceback, so the text is kept where both
-    look for it.
+
+@cache
+def _known_as(file: KernelFile) -> str:
+    """Keep a text that is no file of the package where the lines of a file are looked for, under a name.
+
+    The CuTe DSL reads a kernel's source again, as Python does for a traceback and a report for a line.
     """
     filename = f"<{file.name}>"
     if filename in linecache.cache:
         filename = f"<{file.name}_{zlib.crc32(file.text.encode()):08x}>"
     linecache.cache[filename] = (len(file.text), None, file.text.splitlines(keepends=True), filename)
-    module = ModuleType(file.name)
-    exec(compile(file.text, filename, "exec"), vars(module))
-    return module
+    return filename

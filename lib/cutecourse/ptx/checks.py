@@ -9,6 +9,7 @@ from cutecourse.ptx.checked import CheckedModule
 from cutecourse.ptx.errors import PtxError, PtxNameError
 from cutecourse.ptx.parser import parse
 from cutecourse.ptx.scopes import FlatFunction, Register, Scope, flatten
+from cutecourse.ptx.sources import LineTable, SourcedText
 from cutecourse.ptx.syntax import (
     Address,
     BranchTargets,
@@ -52,12 +53,17 @@ def is_special(name: str) -> bool:
     return name in SPECIAL_REGISTERS
 
 
-@lru_cache(maxsize=32)
 def read_module(text: str) -> CheckedModule:
     """Parse and check a text. The result is kept for whoever reads the text next, because nothing changes it.
 
     Raises PtxError with the line.
     """
+    return _read(text, text.line_table if isinstance(text, SourcedText) else None)
+
+
+@lru_cache(maxsize=32)
+def _read(text: str, _table: LineTable | None) -> CheckedModule:
+    """Two kernels may have the same text and come from different files: the table is part of the key."""
     return check(parse(text))
 
 

@@ -12,6 +12,7 @@ import re
 from cutecourse.ptx.cursor import Cursor
 from cutecourse.ptx.errors import PtxError, PtxLimitError, PtxSyntaxError
 from cutecourse.ptx.scopes import type_bits
+from cutecourse.ptx.sources import SourcedText, assembly_lines
 from cutecourse.ptx.syntax import (
     Address,
     Block,
@@ -57,7 +58,7 @@ _LINE_LIMIT = 1 << 31
 
 
 def parse(text: str) -> Module:
-    """Read a whole PTX module.
+    """Read a whole PTX module. A `SourcedText` brings the source of its lines in a table.
 
     Raises PtxError with line, column, the line's text and what was expected.
 
@@ -105,6 +106,8 @@ class _Parser(Cursor):
     def __init__(self, text: str) -> None:
         super().__init__(tokenize(text))
         self.whole = text
+        self.table = text.line_table if isinstance(text, SourcedText) else None
+        self.assembly = assembly_lines(text)
         self.loc: Loc | None = None
 
     # --- the module -------------------------------------------------------------------------------------
@@ -147,6 +150,7 @@ class _Parser(Cursor):
         if address_size not in {32, 64}:
             self.fail("32 or 64", f"no such address size: {address_size}")
         self._no_doubles(functions)
+        files += self.table.files if self.table else ()
         return Module(
             version, target, address_size, tuple(variables), tuple(functions), tuple(files), self.whole
         )
@@ -534,6 +538,7 @@ class _Parser(Cursor):
         return found
 
     def _location(self) -> None:
+        line, _ = self.place()
         self.at += 1
         here = self._three()
         inlined_at: Loc | None = None
@@ -547,7 +552,8 @@ class _Parser(Cursor):
             else:
                 self.at -= 1
                 self.fail("function_name or inlined_at")
-        self.loc = Loc(*here, inlined_at)
+        if line not in self.assembly:
+            self.loc = Loc(*here, inlined_at)
 
     def _three(self) -> tuple[int, int, int]:
         """A file, a line and a column."""
@@ -571,7 +577,8 @@ class _Parser(Cursor):
             while self.accept(","):
                 operands.append(self._operand(0))
         self.expect(";", "',' or ';'")
-        return Instruction(line, column, opcode, tuple(modifiers), tuple(operands), guard, self.loc)
+        loc = self.table.places.get(line) if self.table else self.loc
+        return Instruction(line, column, opcode, tuple(modifiers), tuple(operands), guard, loc)
 
     # --- operands ---------------------------------------------------------------------------------------
 

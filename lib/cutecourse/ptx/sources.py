@@ -1,15 +1,43 @@
-"""Lines of the source language that a PTX text was compiled from, as its `.loc` and `.file` tell."""
+"""Lines of the source language that a PTX text was compiled from, as its `.loc` and `.file` tell.
+
+`without_locations` takes `.loc` and `.file` out of a text and keeps what they say beside it: the text then
+has the lines that it has without line information, and reports name the source all the same.
+"""
 
 from __future__ import annotations
 
+import linecache
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from pathlib import Path
+from typing import Self
 
-from cutecourse.ptx.syntax import Block, Instruction, Loc, Module
+from cutecourse.ptx.syntax import Block, FileDirective, Instruction, Loc, Module
 
-__all__ = ["SourceLine", "line_in_words", "source_at", "source_of"]
+__all__ = [
+    "LineTable",
+    "SourceLine",
+    "SourcedText",
+    "assembly_lines",
+    "line_in_words",
+    "source_at",
+    "source_of",
+    "without_locations",
+]
+
+_LOC = re.compile(
+    r"\s*\.loc\s+(\d+)\s+(\d+)\s+(\d+)(?:,\s*function_name\s+\S+,\s*inlined_at\s+(\d+)\s+(\d+)\s+(\d+))?\s*"
+)
+_FILE = re.compile(r'\s*\.file\s+(\d+)\s+"(.*)"\s*')
+_FUNCTION = re.compile(r"\s*(?:\.\w+\s+)*\.(?:entry|func)\b")
+_ASSEMBLY = re.compile(r"^[ \t]*// (begin|end) inline asm[ \t]*$", re.MULTILINE)
+_SUFFIXES = (".py", ".ipynb", ".cu", ".cuh", ".c", ".cc", ".cpp", ".cxx", ".h", ".hpp", ".inl")
+"""Files that a report quotes a line of. A text may name any file; one that holds no program stays unread."""
+_MOST_BYTES = 4 << 20
+_SHOWN = 100
+"""A quotation has at most this many characters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,9 +55,110 @@ class SourceLine:
         """The file's name without its folders."""
         return re.split(r"[\\/]", self.path)[-1]
 
+    @property
+    def text(self) -> str:
+        """The line itself, without indentation; empty where this machine does not have the file."""
+        path = Path(self.path)
+        if self.path not in linecache.cache:
+            try:
+                readable = path.suffix in _SUFFIXES and path.is_file() and path.stat().st_size <= _MOST_BYTES
+            except (OSError, ValueError):
+                readable = False
+            if not readable:
+                return ""
+        return linecache.getline(self.path, self.line).strip()
+
+    def quoted(self) -> list[str]:
+        """The line, and the lines where it was inlined, each as `kernel.py:42: x = y[i]` if it is known."""
+        inlined = self.inlined_at.quoted() if self.inlined_at else []
+        if not (text := self.text):
+            return inlined
+        text = text if len(text) <= _SHOWN else text[: _SHOWN - 3] + "..."
+        return [f"{self.file}:{self.line}: {text}", *inlined]
+
     def __str__(self) -> str:
         inlined = f", inlined at {self.inlined_at}" if self.inlined_at else ""
         return f"{self.file}:{self.line}{inlined}"
+
+
+@dataclass(frozen=True, eq=False)
+class LineTable:
+    """The source of the lines of a PTX text that has no `.loc`. Each table is equal to itself only.
+
+    files   the source files and their numbers.
+    places  for each line of the text that an instruction may stand in, its place in a source file.
+    """
+
+    files: tuple[FileDirective, ...]
+    places: Mapping[int, Loc]
+
+
+class SourcedText(str):
+    """A PTX text with the source of its lines beside it, or with none."""
+
+    __slots__ = ("line_table",)
+    line_table: LineTable | None
+
+    def __new__(cls, text: str, line_table: LineTable | None = None) -> Self:
+        """The text as it stands, with a table for it."""
+        made = super().__new__(cls, text)
+        made.line_table = line_table
+        return made
+
+
+def without_locations(text: str) -> tuple[str, LineTable]:
+    r"""Take `.loc` and `.file` out of a text, each in a line of its own, and return what they say as a table.
+
+    The CuTe DSL's compiler also writes an empty line at the end of inline assembly, which it does not write
+    without line information; that line goes as well.
+
+    >>> plain, table = without_locations('.func f() {\n.loc 1 42 7\nret;\n}\n.file 1 "kernel.py"')
+    >>> plain, table.places[2].line, table.files[0].path
+    ('.func f() {\nret;\n}', 42, 'kernel.py')
+    """
+    lines: list[str] = []
+    files: list[FileDirective] = []
+    places: dict[int, Loc] = {}
+    here: Loc | None = None
+    inside = assembly_lines(text)
+    for number, line in enumerate(text.split("\n"), start=1):
+        if found := _LOC.fullmatch(line):
+            if number not in inside:
+                here = _place(found.groups()[:3], _place(found.groups()[3:], None) if found[4] else None)
+        elif found := _FILE.fullmatch(line):
+            files.append(FileDirective(len(lines) + 1, 1, int(found[1]), found[2]))
+        else:
+            if (number - 1 in inside and number not in inside) and not lines[-1]:
+                places.pop(len(lines), None)
+                lines.pop()
+            here = None if _FUNCTION.match(line) else here
+            lines.append(line)
+            if here:
+                places[len(lines)] = here
+    return "\n".join(lines), LineTable(tuple(files), places)
+
+
+def _place(words: Sequence[str], inlined_at: Loc | None) -> Loc:
+    file, line, column = map(int, words)
+    return Loc(file, line, column, inlined_at)
+
+
+def assembly_lines(text: str) -> set[int]:
+    """The lines of a text that stand in inline assembly, without the comments around it.
+
+    A `.loc` there is wrong: LLVM adds the number of the line within the assembly to that of the statement.
+    """
+    lines: set[int] = set()
+    line, position, start = 1, 0, 0
+    for mark in _ASSEMBLY.finditer(text) if ".loc" in text else ():
+        line += text.count("\n", position, mark.start())
+        position = mark.start()
+        if mark[1] == "begin":
+            start = line
+        elif start:
+            lines.update(range(start + 1, line))
+            start = 0
+    return lines
 
 
 def source_at(module: Module, loc: Loc | None) -> SourceLine | None:

@@ -6,6 +6,7 @@ import hashlib
 import re
 from dataclasses import dataclass
 
+from cutecourse.ptx.sources import SourcedText
 from cutecourse.runtime.errors import CompileError
 
 __all__ = ["PTX_VERSION", "Compiled", "PtxText", "with_lowered_version"]
@@ -30,7 +31,7 @@ def with_lowered_version(ptx: str) -> str:
     return _VERSION.sub(lowered, ptx, count=1)
 
 
-class PtxText(str):
+class PtxText(SourcedText):
     """A PTX module's text; it prints and shows in a notebook as text, not as one escaped line."""
 
     __slots__ = ()

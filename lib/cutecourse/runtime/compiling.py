@@ -14,6 +14,7 @@ from typing import Any
 from cutecourse.kernels.files import KernelFunction
 from cutecourse.kernels.spec import LaunchSpec, SpecError, compute_capability_of
 from cutecourse.kernels.twinning import twin
+from cutecourse.ptx.sources import without_locations
 from cutecourse.runtime.compile_cutedsl import compile_cutedsl
 from cutecourse.runtime.compile_numba import compile_numba
 from cutecourse.runtime.compiled import Compiled, PtxText, only_entry
@@ -23,6 +24,8 @@ from cutecourse.runtime.kept import keep, kept, key_of
 __all__ = ["compile", "compile_for", "specification"]
 
 _TARGET_LINE = re.compile(r"^\.target\s+([\w]+)", re.MULTILINE)
+_UNSAVED = re.compile(r'^(\s*\.file\s+\d+\s+)"<.*>"', re.MULTILINE)
+"""A file that is a text and not on disk."""
 _cache: dict[tuple[Any, ...], Compiled] = {}
 
 
@@ -45,8 +48,9 @@ def compile(  # noqa: A001
 ) -> Compiled:
     """Compile a kernel to PTX for its own target, or for another; needs no GPU.
 
-    With `line_info` the text has `.loc` lines, so that the emulator's reports name lines of the source: for
-    kernels of numba-cuda and the CuTe DSL; a text written by hand stays as it is.
+    The text of a CuTe DSL kernel knows the lines of the source (`SourcedText`), and the emulator's reports
+    name them. With `line_info` they stand in the text, as `.loc` lines for other tools. numba-cuda writes
+    lines for `line_info` alone, because they change its code. A text written by hand stays as it is.
     A kernel is compiled once per process and target; redefining it in a notebook's cell compiles it anew.
     The text of a kernel that is a file is kept on disk for later processes (`runtime.kept`).
     If the compiler is not installed, the result is the kernel's twin, and its `missing` names the compiler.
@@ -73,7 +77,7 @@ def compile(  # noqa: A001
         start = time.perf_counter()
         missing = None
         try:
-            text = PtxText(_text(spec, asked, line_info))
+            text = _compiled_text(spec, asked, line_info)
         except NoCompilerError as error:
             if not by_hand:
                 raise
@@ -97,6 +101,18 @@ def compile_for(spec: LaunchSpec, extents: Mapping[str, tuple[int, ...]]) -> Com
         if closed == spec:
             raise
         return compile(closed)
+
+
+def _compiled_text(spec: LaunchSpec, target: str, line_info: bool) -> PtxText:
+    """The text of the kernel's compiler; that of the CuTe DSL always comes with the lines of the source."""
+    if spec.language != "cutedsl":
+        return PtxText(_text(spec, target, line_info))
+    text = _text(spec, target, True)
+    if isinstance(spec.host, KernelFunction) and spec.host.file.module is None:
+        # In the process that compiled the kept text, the file may have had another name.
+        name = f'"{spec.host.file.filename}"'
+        text = _UNSAVED.sub(lambda found: found[1] + name, text)
+    return PtxText(text) if line_info else PtxText(*without_locations(text))
 
 
 def _text(spec: LaunchSpec, target: str, line_info: bool) -> str:

@@ -137,8 +137,7 @@ def _files(file: KernelFile, seen: frozenset[str] = frozenset()) -> Iterator[Ker
     if "print(" in file.text:
         raise _NoKeyError
     if file.module is not None:
-        folder, _, source = file.module.rpartition(".")
-        path = Path(str(importlib.resources.files(folder))) / f"{source}.py"
+        path = Path(file.filename)
         if path.stat().st_mtime >= _STARTED or path.read_text(encoding="utf-8") != file.text:
             raise _NoKeyError
     yield file

@@ -56,11 +56,12 @@ class Note:
         times = "" if self.count == 1 else f", {self.count} times"
         source = f" ({self.source})" if self.source else ""
         text = self.text if len(self.text) <= _LONGEST else self.text[: _LONGEST - 3] + "..."
-        return (
-            f"{self.severity}: {self.problem} ({self.hazard.why})\n"
-            f"  at kernel {short_name(self.kernel)}, PTX line {self.line}{source}, first in block"
-            f" {self.block}, warp {self.warp}{times}\n  {text}"
+        quoted = self.source.quoted() if self.source else []
+        where = (
+            f"at kernel {short_name(self.kernel)}, PTX line {self.line}{source}, first in block"
+            f" {self.block}, warp {self.warp}{times}"
         )
+        return "\n  ".join([f"{self.severity}: {self.problem} ({self.hazard.why})", where, text, *quoted])
 
 
 @dataclass(frozen=True, slots=True)
