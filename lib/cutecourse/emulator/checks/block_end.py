@@ -13,7 +13,7 @@ from cutecourse.emulator.core.report import report
 from cutecourse.emulator.errors import EmulatorError, MulticastError
 from cutecourse.emulator.instructions.bulk.groups import BulkGroups
 from cutecourse.emulator.instructions.bulk.landing import origins_under_way
-from cutecourse.emulator.memory.mbarriers import MBarrier, MBarriers
+from cutecourse.emulator.memory.mbarriers import MBarrier, MBarriers, unread_answer
 from cutecourse.emulator.memory.tensor_memory import TensorMemories
 from cutecourse.trace.words import number
 
@@ -83,6 +83,7 @@ def _look(barrier: MBarrier) -> None:
         problem = (
             f"the block ended, but no thread had waited for phase {phase} of {barrier.where()}, to"
             " which this copy brings bytes. Add a wait for that phase before the kernel's end."
+            + unread_answer(origin, barrier)
         )
         report("unfinished load", problem, origin)
     elif barrier.tx > 0:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING
 
 from cutecourse.emulator.checks.clocks import Component
 from cutecourse.emulator.core.kinds import WARP_SIZE
 from cutecourse.emulator.core.registry import name_of
 from cutecourse.emulator.core.report import report
-from cutecourse.emulator.memory.mbarriers import MBarrier, MBarriers
+from cutecourse.emulator.memory.mbarriers import MBarrier, MBarriers, unread_answer
 from cutecourse.trace.words import number
 
 if TYPE_CHECKING:
@@ -59,8 +58,17 @@ def report_meeting(
     """
     offset = byte % origin.bundle.cohort.shared_stride
     name = origin.bundle.program.shared_name(offset)
-    words = partial(describe, origin, byte, other, *what)
-    report(hazard, words, origin, other.line, address=offset, allocation=name)
+    found = origin.bundle.cohort.own(MBarriers).live
+    key = (origin.cluster, other.component.rank, other.component.number)
+    barrier = found.get(key) if other.action == "copy" and describe is describe_wait else None
+    report(
+        hazard,
+        lambda: describe(origin, byte, other, *what) + unread_answer(origin, barrier),
+        origin,
+        other.line,
+        address=offset,
+        allocation=name,
+    )
 
 
 def access_of(access: Access) -> str:

@@ -35,6 +35,7 @@ from cutecourse.emulator.core.report import report
 from cutecourse.emulator.core.site import Site
 from cutecourse.emulator.errors import TensorMemoryFreed
 from cutecourse.emulator.memory.end_of_load import end_of_load
+from cutecourse.emulator.memory.mbarriers import unread_answer
 from cutecourse.emulator.memory.regions import GROUP, Region
 from cutecourse.emulator.memory.tensor_memory import COLUMNS, LANES, TensorMemories, TensorMemory
 
@@ -261,7 +262,7 @@ class TensorMemoryRaces:
             user=user, line=origin.bundle.program.line_in_words(line), name=self._names.get(line)
         )
         problem = f"{what} uses {region}, which {done}, and nothing orders the one after the other. {remedy}"
-        report(hazard, problem, origin, line)
+        report(hazard, problem + unread_answer(origin), origin, line)
 
 
 _MEET = (

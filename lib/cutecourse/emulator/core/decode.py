@@ -19,6 +19,7 @@ from cutecourse.emulator.core.bundle import WAIT, Bundle, Split
 from cutecourse.emulator.core.facts import Flow
 from cutecourse.emulator.core.kinds import KINDS, Mask
 from cutecourse.emulator.core.order import weak_topological_order
+from cutecourse.emulator.core.outcomes import Outcome, Undecided, outcomes_of
 from cutecourse.emulator.core.placement import Placement
 from cutecourse.emulator.core.program import BasicBlock, Control, Program, Step
 from cutecourse.emulator.core.registry import facts_of, lookup, supported_instructions
@@ -91,6 +92,8 @@ class _Decoder:
         self._function = ""
         """The function whose instructions are being decoded."""
         self._flat: FlatFunction
+        self._outcomes: dict[int, Outcome] = {}
+        """The outcomes of the function's tests, by position."""
         self._labels: dict[int, int] = {}
         """The blocks of the function that begin at a label, by the label's position."""
         self._edges: list[tuple[int, int]] = []
@@ -101,7 +104,10 @@ class _Decoder:
     def _site(self, position: int, used: int = 0) -> Site:
         instruction, scope = self._flat.instructions[position], self._flat.scopes[position]
         facts = self.program.facts[self._function][position]
-        return Site(self.program, self._function, instruction, facts, scope, self._labels, used=used)
+        outcome = self._outcomes.get(position)
+        return Site(
+            self.program, self._function, instruction, facts, scope, self._labels, used=used, outcome=outcome
+        )
 
     def run(self) -> None:
         """Decode every function."""
@@ -109,11 +115,12 @@ class _Decoder:
         cut = []
         start = 0
         for name, flat in program.flat.items():
-            pieces, labels = self._cut(flat, start)
+            outcomes = outcomes_of(flat, program.facts[name])
+            pieces, labels = self._cut(flat, outcomes, start)
             program.starts[name] = start
             start += len(pieces)
-            cut.append((name, flat, labels, pieces))
-        for self._function, self._flat, self._labels, pieces in cut:
+            cut.append((name, flat, outcomes, labels, pieces))
+        for self._function, self._flat, self._outcomes, self._labels, pieces in cut:
             for translate, positions in pieces:
                 block = BasicBlock(len(program.blocks), self._function)
                 program.blocks.append(block)
@@ -143,14 +150,18 @@ class _Decoder:
             line=first.line,
         )
 
-    def _cut(self, flat: FlatFunction, block: int) -> tuple[list[_Piece], dict[int, int]]:
+    def _cut(
+        self, flat: FlatFunction, outcomes: dict[int, Outcome], block: int
+    ) -> tuple[list[_Piece], dict[int, int]]:
         """Cut a function into pieces that are entered at the top only.
 
         Returns the pieces, which become blocks from number `block` on, and the block of each instruction that
-        starts one. A piece of its own after a call copies the call's results.
+        starts one. A piece of its own after a call copies the call's results. Another one stands where an
+        answer counts that did not count at once.
         """
         total, facts = len(flat.instructions), self.program.facts[flat.function.name]
-        starts = {0, total} | {label.position for label in flat.labels}
+        late = {place for one in outcomes.values() if not one.at_once for place in one.decided}
+        starts = {0, total} | {label.position for label in flat.labels} | late
         forks = set()
         for position, instruction in enumerate(flat.instructions):
             found = lookup(instruction.opcode, instruction.modifiers)
@@ -165,6 +176,8 @@ class _Decoder:
         where: dict[int, int] = {}
         for begin, end in pairwise(sorted(starts)):
             where[begin] = block + len(pieces)
+            if begin in late:
+                pieces.append((self._count_answers, range(begin, begin)))
             if begin in forks:
                 # One piece decides which lanes take part, and the next one waits for them.
                 pieces.append((self._fork_on_guard, range(begin, end)))
@@ -172,6 +185,8 @@ class _Decoder:
             if facts[end - 1].flow is Flow.CALL:
                 pieces.append((self._return_from_call, range(begin, end)))
         where[total] = block + len(pieces)
+        if total in late:
+            pieces.append((self._count_answers, range(total, total)))
         pieces.append((self._end, range(total, total)))
         return pieces, where
 
@@ -195,6 +210,17 @@ class _Decoder:
             return bundle.divide(split, ~row if negated else row, following, past)
 
         block.control = control
+
+    def _count_answers(self, block: BasicBlock, positions: range) -> None:
+        """Let the answers of tests count for the lanes that have come here because they were true."""
+        here = [one for one in self._outcomes.values() if positions.start in one.decided]
+
+        def step(bundle: Bundle, mask: Mask) -> None:
+            undecided = bundle.owned(Undecided)
+            if undecided is not None:
+                undecided.reach(here, bundle.lanes(mask).tolist())
+
+        block.steps.append(step)
 
     def _return_from_call(self, block: BasicBlock, positions: range) -> None:
         block.steps.extend(self._behind)

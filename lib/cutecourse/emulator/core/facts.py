@@ -165,6 +165,8 @@ class Facts:
     """True for an arrival that does not order what its thread did before."""
     waits_for: Pipe | None = None
     """The work that is done when the thread goes on."""
+    may_fail: bool = False
+    """True if the thread may go on although what it waits for has not come; its result says which."""
     completes: Literal["arrivals", "bytes"] | None = None
     """Its effect on an mbarrier, now or when its work is done."""
     uses_cluster: bool = False

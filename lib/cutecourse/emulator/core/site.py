@@ -18,6 +18,7 @@ from cutecourse.emulator.core.facts import Facts
 from cutecourse.emulator.core.frame import float_bits
 from cutecourse.emulator.core.kinds import ALL_LANES, KINDS, Mask
 from cutecourse.emulator.core.memory import PARAM_WINDOW
+from cutecourse.emulator.core.outcomes import Outcome
 from cutecourse.emulator.core.program import Gate, Program, Step
 from cutecourse.emulator.core.rows import DYNAMIC
 from cutecourse.emulator.errors import EmulatorError, InvalidOperand, LaunchError, UnsupportedInstruction
@@ -75,6 +76,7 @@ class Site:
         labels: Mapping[int, int],
         *,
         used: int = 0,
+        outcome: Outcome | None = None,
     ) -> None:
         """`labels` are the blocks that labels start, by position; the first `used` modifiers are taken."""
         self.program = program
@@ -97,6 +99,8 @@ class Site:
         """Rows to compute before each run: (kind, slot, special register or "!" and a predicate's slot)."""
         self.gate: Gate | None = None
         """The lanes that must come together before the instruction runs."""
+        self.outcome = outcome
+        """Where a thread uses the answer of a test; None for an instruction that is none."""
         self.behind: list[Step] = []
         """The steps to run where a call returns."""
 

@@ -20,13 +20,15 @@ from numpy.typing import NDArray
 from cutecourse.emulator.core.bundle import Bundle, Cohort, Split
 from cutecourse.emulator.core.kinds import WARP_SIZE, put
 from cutecourse.emulator.core.origin import Origin
+from cutecourse.emulator.core.outcomes import Undecided
+from cutecourse.emulator.core.registry import name_of
 from cutecourse.emulator.core.report import report
 from cutecourse.emulator.core.site import Site
 from cutecourse.emulator.core.waits import Sleepers, TimedWait
 from cutecourse.emulator.errors import BarrierCountError, EmulatorError, NoBarrierError
 from cutecourse.trace.words import number
 
-__all__ = ["MAX_COUNT", "Group", "MBarrier", "MBarriers", "PhaseWait"]
+__all__ = ["MAX_COUNT", "Group", "MBarrier", "MBarriers", "PhaseWait", "unread_answer"]
 
 MAX_COUNT = (1 << 20) - 1
 """The largest arrival count, and the largest tx-count in both directions."""
@@ -134,6 +136,22 @@ class PhaseWait(TimedWait):
     def barriers(self, warp: int) -> list[MBarrier]:
         """The barriers that the lanes of a warp wait for."""
         return list(dict.fromkeys(group.barrier for group in self.groups if group.origin.cluster == warp))
+
+
+@dataclass(eq=False, slots=True)
+class PhaseSeen:
+    """A test of an mbarrier that was true: the barrier, who asked, and how many phases were complete."""
+
+    barrier: MBarrier
+    origin: Origin
+    phase: int
+
+    def counts(self) -> None:
+        """Tell that the thread goes on because the answer was true."""
+        barrier, bundle = self.barrier, self.origin.bundle
+        barrier.seen = max(barrier.seen, self.phase)
+        for tell in barrier.cohort.listeners.mbarrier_seen:
+            tell(bundle, barrier)
 
 
 @dataclass(eq=False, slots=True)
@@ -315,18 +333,35 @@ class MBarrier:
             done = self.phase - 1
             tell("mbarrier.phase", self.cohort, self.cluster, self.rank, barrier=self.about(), phase=done)
         waiters, self.waiters = self.waiters, []
-        if waiters:
-            self.seen = self.phase
         for group in waiters:
             group.done = True
             wait = group.wait
-            for tell in self.cohort.listeners.mbarrier_seen:
-                tell(wait.bundle, self)
+            first = group.origin.cluster * WARP_SIZE
+            self.found_complete(group.origin, [first + lane for lane in group.lanes])
             wait.left -= 1
             if wait.left:
                 self.cohort.machine.own(Sleepers).half_awake[wait] = None
             else:
                 wait.wake()
+
+    # --- what threads learn of it ---------------------------------------------------------------------------
+
+    def found_complete(self, origin: Origin, lanes: list[int]) -> None:
+        """A test by lanes, numbered through the bundle, was true: it counts where they use the answer."""
+        found, outcome = PhaseSeen(self, origin, self.phase), origin.site.outcome
+        if outcome is None or outcome.at_once:
+            found.counts()
+        else:
+            origin.bundle.own(Undecided).add(outcome, lanes, found)
+
+    @staticmethod
+    def found_open(origin: Origin, lanes: list[int]) -> None:
+        """A test by some lanes was false, so that an answer that they had before is gone."""
+        outcome = origin.site.outcome
+        if outcome is not None and not outcome.at_once:
+            origin.bundle.own(Undecided).drop(outcome, lanes)
+
+    # --- how it fails ---------------------------------------------------------------------------------------
 
     def _out_of_range(self, tx: int, origin: Origin) -> EmulatorError:
         return origin.error(
@@ -376,6 +411,30 @@ class MBarrier:
             for (what, at, *_), (count, origin) in self.history.items()
             if at == phase and what != "init"
         ]
+
+
+def unread_answer(origin: Origin, barrier: MBarrier | None = None) -> str:
+    """For a report: a test whose answer true orders nothing yet, or nothing at all; empty if there is none.
+
+    It is a test of the thread's warp, or one of its cluster that decides nothing; of `barrier` if given.
+    """
+    own = origin.bundle
+    for bundle in (own, *(other for other in own.cohort.bundles if other is not own)):
+        for outcome, lanes in (bundle.owned(Undecided) or {}).items():
+            for lane, found in lanes.items():
+                assert isinstance(found, PhaseSeen)
+                if lane // WARP_SIZE != origin.cluster or barrier not in {None, found.barrier}:
+                    continue
+                if outcome.decided and bundle is not own:
+                    continue
+                where = "no branch before this place depends" if outcome.decided else "no branch depends"
+                name = name_of(found.origin.site.instruction)
+                return (
+                    f" The {name} at line {found.origin.site.in_words} asks for a phase of"
+                    f" {found.barrier.label()}, but {where} on its answer, which may be false. Branch back to"
+                    " it while it is false."
+                )
+    return ""
 
 
 class MBarriers:

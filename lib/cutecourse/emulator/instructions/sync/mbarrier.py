@@ -75,7 +75,7 @@ def _take_barriers(site: Site, index: int, *, cluster: bool = False, remote: str
 
 
 _OBJECT = Facts(category="barrier", uncounted="mbarrier", publishes=True)
-_QUESTION = replace(_OBJECT, only_asks=True)
+_WAIT = replace(_OBJECT, only_asks=True, may_fail=True)
 
 
 @by_modifiers
@@ -328,13 +328,12 @@ class _Look:
                 done = self._is_past(value, barrier, origin)
                 parity = value >> _PHASE_SHIFT & 1
             if done:
-                barrier.seen = barrier.phase
                 passed.reshape(-1)[lanes] = True
-                for tell in bundle.cohort.listeners.mbarrier_seen:
-                    tell(bundle, barrier)
+                barrier.found_complete(origin, lanes.tolist())
                 if bundle.cohort.listeners.happened:
                     self.tell([Group(barrier, origin, lanes.tolist(), parity)], "passed")
                 continue
+            barrier.found_open(origin, lanes.tolist())
             inside = (lanes % WARP_SIZE).tolist()
             group = blocked.get((warp, offset, parity))
             if group is None:
@@ -390,7 +389,7 @@ class _Look:
         return following if asleep is not split else WAIT
 
 
-@instruction("mbarrier.test_wait", control=True, facts=_QUESTION)
+@instruction("mbarrier.test_wait", control=True, facts=_WAIT)
 def test_wait(site: Site) -> Step:
     """Test whether a phase of an mbarrier has completed.
 
@@ -423,7 +422,7 @@ def test_wait(site: Site) -> Step:
     return control
 
 
-@instruction("mbarrier.try_wait", control=True, facts=_QUESTION)
+@instruction("mbarrier.try_wait", control=True, facts=_WAIT)
 def try_wait(site: Site) -> Step:
     """Test whether a phase of an mbarrier has completed, and wait for it for a limited time.
 
