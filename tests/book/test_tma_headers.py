@@ -68,12 +68,34 @@ def test_num_bits__is_that_of_one_block() -> None:
     assert atom.num_bits_per_tma == 128 * 64 * 16
 
 
-def test_the_example__leaves_at_once_on_another_gpu() -> None:
-    # wgmma_tma_sm90 asks for the major version before it makes any descriptor, and returns 0
+def example() -> str:
+    """The Hopper example that the log comes from."""
     found = next(
         f for f in files("nvidia-cutlass") or () if str(f).endswith("tutorial/hopper/wgmma_tma_sm90.cu")
     )
-    text = Path(str(found.locate())).read_text()
+    return Path(str(found.locate())).read_text()
+
+
+def test_gbasis__composes_before_it_recasts() -> None:
+    text = header("copy_traits_sm90_tma.hpp")
+    assert text.count("recast<TmaInternalType>(gtensor.compose(sidx2gmode))") == 1
+    assert not re.search(r"recast<TmaInternalType>\(gtensor\)\.compose", text)
+
+
+def test_the_example__refills_a_stage_in_every_turn() -> None:
+    # the load in the main loop asks for the warp and the lane, and not whether a k-tile is left
+    text = example()
+    (loop,) = re.findall(r"while \(k_tile_count > -K_PIPE_MAX\)\s*\{(.*?)\n  \}", text, re.DOTALL)
+    assert "copy(tma_a.with(" in loop
+    assert re.findall(r"if \((.*)\)\n", loop) == ["(warp_idx == 0) && lane_predicate"]
+    before = text[: text.index("while (k_tile_count")]
+    assert "for (int pipe = 0; pipe < K_PIPE_MAX; ++pipe)" in before
+    assert "copy(tma_a.with(" in before[before.index("for (int pipe") :]
+
+
+def test_the_example__leaves_at_once_on_another_gpu() -> None:
+    # wgmma_tma_sm90 asks for the major version before it makes any descriptor, and returns 0
+    text = example()
     start = text[text.index("int main(") :]
     check = start.index("props.major != 9")
     assert check < start.index("gemm(")
