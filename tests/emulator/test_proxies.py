@@ -5,6 +5,7 @@ import pytest
 
 from cutecourse.emulator import launch
 from cutecourse.emulator.errors import MissingProxyFence, OverwrittenSource
+from support.order_events import judge
 
 KERNEL = """
 .version 8.0
@@ -12,7 +13,7 @@ KERNEL = """
 .address_size 64
 .visible .entry k(.param .u64 out, .param .u64 in)
 {{
-    .reg .pred %first;
+    .reg .pred %first, %one;
     .reg .b32 %t, %at, %v;
     .reg .b64 %out, %in;
     .shared .align 16 .b8 source[256];
@@ -30,6 +31,8 @@ KERNEL = """
 WRITE = "    st.shared.u32 [%at], %t;\n"
 AGAIN = "    st.shared.u32 [%at], 7;\n"
 FENCE = "    fence.proxy.async.shared::cta;\n"
+ONE = "    setp.lt.u32 %one, %t, 32;\n    @%one fence.proxy.async.shared::cta;\n"
+OTHER = ONE.replace("lt", "ge")
 SYNC = "    bar.sync 0;\n"
 STORE = """
     @%first cp.async.bulk.global.shared::cta.bulk_group [%out], [source], 256;
@@ -54,6 +57,17 @@ def run(body, seed=0):
     return out
 
 
+def agrees(body, seed):
+    """Compare the reports of a launch that goes on after them with the model's, by the store's line."""
+    args = [np.zeros(64, np.uint32), np.zeros(64, np.uint32)]
+    options = {"grid": 1, "block": 64, "args": args, "seed": seed, "hazards": {"no proxy fence": "warning"}}
+    judged = judge(lambda: launch(KERNEL.format(body=body), **options).notes)
+    assert judged.error is None
+    reported = any(note.hazard.name == "no proxy fence" for note in judged.notes)
+    assert reported == bool(judged.unfenced())
+    return reported
+
+
 @pytest.mark.parametrize(
     "order",
     [
@@ -66,6 +80,7 @@ def run(body, seed=0):
 @pytest.mark.parametrize("seed", range(3))
 def test_fence__brings_stores_into_the_copys_sight(order, seed):
     assert run(order, seed).tolist() == list(range(64))
+    assert not agrees(order, seed)
 
 
 @pytest.mark.parametrize(
@@ -82,6 +97,32 @@ def test_fence__brings_stores_into_the_copys_sight(order, seed):
 def test_no_fence__is_reported(order):
     with pytest.raises(MissingProxyFence, match=r"shared offset 0x0 \(in source\) .* no fence.proxy.async"):
         run(order)
+    assert agrees(order, 0)
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize(
+    "order",
+    [
+        WRITE + ONE + SYNC + STORE + WAIT,  # the other warp's store may come after this fence
+        WRITE + SYNC + OTHER + STORE + WAIT,  # nothing orders the fence before the copy
+    ],
+    ids=["before the barrier", "behind the barrier"],
+)
+def test_fence__of_one_warp_covers_what_it_knows_of_and_tells_whom_it_meets(order, seed):
+    """Another order of the warps would leave a store out of sight, so each run is reported."""
+    with pytest.raises(MissingProxyFence, match=r"no fence\.proxy\.async (stands between|after it)"):
+        run(order, seed)
+    assert agrees(order, seed)
+
+
+def test_no_fence__names_the_store_that_no_fence_covers():
+    """Fences cover the stores of lines 18 and 21, and none covers that of line 24."""
+    body = WRITE + FENCE + SYNC + WRITE + FENCE + SYNC + "    st.shared.u32 [%at], 3;\n" + SYNC + STORE + WAIT
+    with pytest.raises(MissingProxyFence) as error:
+        run(body)
+    assert "that warp 0 wrote at line 24 with no fence.proxy.async after it" in str(error.value)
+    assert "line 18" not in str(error.value)
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -209,7 +209,7 @@ def test_errors__name_the_store_that_no_fence_follows() -> None:
         ".loc 1 40 7\nst.shared.v4.b32 [s], {%r, %r, %r, %r};\n"
         ".loc 1 42 7\ncp.async.bulk.global.shared::cta.bulk_group [%o], [s], 16;\nret;\n}"
     )
-    with pytest.raises(MissingProxyFence, match=r"stores to shared memory at line 11 \(kernel.cu:40\)\."):
+    with pytest.raises(MissingProxyFence, match=r"wrote at line 11 \(kernel.cu:40\)"):
         launch(HEAD + body, grid=1, block=1, args=[np.zeros(4, np.uint32)])
 
 

@@ -37,7 +37,7 @@ _ROOM = 16
 
 
 class Component(NamedTuple):
-    """Something that counts its actions: `kind` is "warp", "mbarrier", "mma", "wgmma" or "bulk".
+    """Something that counts its actions: `kind` is "warp", "fence", "mbarrier", "mma", "wgmma" or "bulk".
 
     `number` is the warp in its CTA, for "wgmma" the warpgroup, for "mbarrier" the offset in shared memory.
     `lane` is the lane that issues, for "mma" and "bulk".
@@ -86,7 +86,8 @@ class BarrierClock:
 class Clocks:
     """The clocks of a cohort's warps: `known[w, c]` is that of warp w in cluster c.
 
-    The warps of a cluster are numbered block by block; warp w counts in component w.
+    The warps of a cluster are numbered block by block; warp w counts in component w. The entry for component
+    `warps` + w says which actions of warp w a proxy fence follows, of those fences that the clock knows of.
     """
 
     def __init__(self, cohort: Cohort, line_bits: int) -> None:
@@ -104,8 +105,9 @@ class Clocks:
         self.components = [
             Component("warp", rank, warp) for rank in range(cohort.size) for warp in range(per_block)
         ]
+        self.components += [one._replace(kind="fence") for one in self.components]
         self.numbers: dict[Component, int] = {c: i for i, c in enumerate(self.components)}
-        self.known = self._fresh(self.warps, cohort.n, self.warps + _ROOM)
+        self.known = self._fresh(self.warps, cohort.n, 2 * self.warps + _ROOM)
         every = np.arange(self.warps)
         self.known[every, :, every] = 2 * self.step
         self._ticks = [1] * self.warps
@@ -174,6 +176,17 @@ class Clocks:
             self._ticks[warp] += 1
             self.known[warp, rows, warp] += self.step
         self.changed[warp] = True
+
+    def fence(self, bundle: Bundle, rows: NDArray[np.bool_]) -> None:
+        """Warps of the clusters `rows` run a proxy fence: it follows all that they know of."""
+        own = self.known[self.number(bundle)]
+        fenced = slice(self.warps, 2 * self.warps)
+        own[rows, fenced] = np.maximum(own[rows, fenced], own[rows, : self.warps])
+        self.tick(bundle, rows)
+
+    def fenced(self, row: Row) -> Row:
+        """The actions of each warp that a proxy fence follows which a clock knows of."""
+        return row[self.warps : 2 * self.warps]
 
     def release(self, bundle: Bundle, cluster: int, to: BarrierClock) -> None:
         """A warp leaves its clock at an mbarrier."""

@@ -22,6 +22,7 @@ from cutecourse.emulator.checks.race_words import (
     access_of,
     describe_reuse,
     describe_thread,
+    describe_unfenced,
     describe_wait,
     report_meeting,
     report_short,
@@ -30,6 +31,7 @@ from cutecourse.emulator.core.bundle import Bundle, Cohort
 from cutecourse.emulator.core.kinds import CHUNK, WARP_SIZE, any_true
 from cutecourse.emulator.core.origin import Origin
 from cutecourse.emulator.memory.mbarriers import MBarrier, MBarriers
+from cutecourse.emulator.memory.proxies import IN_SIGHT
 
 if TYPE_CHECKING:
     from cutecourse.emulator.instructions.bulk.pieces import Chunks
@@ -379,6 +381,10 @@ class Operations:
         """Check an operation that reads bytes that threads have written."""
         met = self.threads.unknown_write(row, 0, chunks)
         if met is None:
+            met = self.threads.unknown_write(self.clocks.fenced(row), 0, chunks)
+            if met is not None and self.cohort.shared_written[met.byte] == IN_SIGHT:
+                other = Use(self.clocks.components[met.warp], met.line, "write")
+                report_meeting("no proxy fence", origin, met.byte, other, describe_unfenced)
             return
         thread = self.threads.thread(met.warp, met.line, origin.lane // WARP_SIZE)
         if thread is not None and 0 < met.before < int(row[met.warp]):

@@ -227,6 +227,15 @@ class Threads:
             return None
         return Origin(access.site, self.cohort.bundles[warp], cluster * WARP_SIZE), access
 
+    def last_store(self, byte: int) -> tuple[int, int, int] | None:
+        """The rank, the warp and the line of the last write to a byte; None if none is recorded."""
+        unit = byte // self.plan.unit
+        tag = int(self.write_tag[unit]) if self.plan.by_threads else 0
+        if not tag:
+            return None
+        writer = self.clocks.components[int(self.write_by[unit])]
+        return writer.rank, writer.number, tag & self.clocks.line_mask
+
     def unknown_write(self, row: Row, first: int, chunks: Chunks) -> Met | None:
         """A write to chunks, counted from `first`, that a clock does not know of; None if there is none."""
         per = CHUNK // self.plan.unit

@@ -22,6 +22,7 @@ __all__ = [
     "access_of",
     "describe_reuse",
     "describe_thread",
+    "describe_unfenced",
     "describe_wait",
     "report_meeting",
     "report_short",
@@ -105,6 +106,16 @@ def describe_wait(origin: Origin, byte: int, other: Use, what: str) -> str:
             " barrier after it."
         )
     return f"{start} may not have read yet. {_end_of(other)} first."
+
+
+def describe_unfenced(origin: Origin, byte: int, other: Use) -> str:
+    """Describe an operation on bytes that a thread has written, with no proxy fence between the two."""
+    return (
+        f"{name_of(origin.site.instruction)} reads {_where(origin, byte)}, which {_who(origin, other)} wrote"
+        f" at line {_line(origin, other)}, and no fence.proxy.async stands between the two. A warp's fence"
+        " covers the stores that the warp knows of, for those that know of the fence. Each thread must fence"
+        " its stores; then comes a barrier, then this operation."
+    )
 
 
 def report_short(origin: Origin, byte: int, copy: Use, barrier: MBarrier, what: str) -> None:

@@ -46,6 +46,7 @@ from cutecourse.emulator.instructions.wgmma.multiplication import Multiplication
 from cutecourse.emulator.memory.mbarriers import MBarrier, MBarriers
 from cutecourse.emulator.memory.regions import Region
 from cutecourse.emulator.memory.tensor_memory import TensorMemory
+from cutecourse.emulator.memory.unwritten import Unwritten
 
 if TYPE_CHECKING:
     from cutecourse.emulator.core.site import Site
@@ -82,6 +83,7 @@ class Races(Observer):
         self._fenced = plan.fenced
         self.threads = Threads(cohort, self.clocks, plan)
         self.operations = Operations(cohort, self.clocks, self.threads)
+        cohort.own(Unwritten).last_store = self.threads.last_store
         self.tensor_memory = TensorMemoryRaces(cohort, self.clocks, self.operations)
         self._barriers: dict[MBarrier, BarrierClock] = {}
         self._multiplications: WeakKeyDictionary[InFlight, Operation] = WeakKeyDictionary()
@@ -133,6 +135,10 @@ class Races(Observer):
     def flagged(self, bundle: Bundle, mask: Mask) -> None:
         """Warps run an access or a fence that may publish their work or acquire the work of others."""
         self.clocks.pass_on(_FLAGS, bundle, warps_of(bundle.full if mask is None else mask))
+
+    def proxies_fenced(self, bundle: Bundle, mask: Mask) -> None:
+        """Warps run a fence that shows to the asynchronous proxy what they know of."""
+        self.clocks.fence(bundle, warps_of(bundle.full if mask is None else mask))
 
     # --- mbarriers ------------------------------------------------------------------------------------------
 

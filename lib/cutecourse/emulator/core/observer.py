@@ -107,6 +107,9 @@ class Observer:
     def flagged(self, bundle: Bundle, mask: NDArray[np.bool_] | None) -> None:
         """Lanes run an atomic, a fence or an access stronger than weak, which may publish earlier writes."""
 
+    def proxies_fenced(self, bundle: Bundle, mask: NDArray[np.bool_] | None) -> None:
+        """Lanes run a fence between accesses of threads and of the asynchronous proxy to shared memory."""
+
     # --- barriers ---------------------------------------------------------------------------------------
 
     def barrier_arrived(self, bundle: Bundle, number: int, rows: NDArray[np.bool_]) -> None:
@@ -335,6 +338,7 @@ class Listeners:
         copy_asked = _of(Observer.copy_asked)
         accessed = _of(Observer.accessed)
         flagged = _of(Observer.flagged)
+        proxies_fenced = _of(Observer.proxies_fenced)
         barrier_arrived = _of(Observer.barrier_arrived)
         barrier_completed = _of(Observer.barrier_completed)
         barrier_left = _of(Observer.barrier_left)

@@ -21,7 +21,7 @@ from cutecourse.emulator.core.bundle import Bundle
 from cutecourse.emulator.core.kinds import CHUNK
 from cutecourse.emulator.core.origin import Origin
 from cutecourse.emulator.core.report import report
-from cutecourse.emulator.memory.unwritten import describe_stores, describe_unwritten
+from cutecourse.emulator.memory.unwritten import describe_store, describe_unwritten
 
 __all__ = [
     "BY_THREADS",
@@ -54,7 +54,7 @@ def fence_shared(bundle: Bundle, active: NDArray[np.bool_]) -> None:
 
     Shapes:     `active` (n, 32).
     Simplified: a thread's fence also covers what other threads of its block wrote before it, whether or not a
-                barrier lies between.
+                barrier lies between. The race record looks at that (emulator.checks.races).
     """
     cohort = bundle.cohort
     for cluster in bundle.clusters(active):
@@ -129,17 +129,17 @@ def check_source(
     offset = byte % cohort.shared_stride
     name = bundle.program.shared_name(offset)
     if issued:
-        hazard, problem = "source overwritten", reader.overwritten
+        hazard, problem = "source overwritten", f"was {reader.overwritten}"
     elif written[tuple(place)]:
         hazard = "no proxy fence"
         problem = (
-            f"written by a thread with no fence.proxy.async after it{reader.unseen}. Each thread must fence"
-            f" its stores; then comes a barrier, then {reader.name}. {describe_stores(origin)}"
+            f"{describe_store(origin, byte)} with no fence.proxy.async after it{reader.unseen}. Each thread"
+            f" must fence its stores; then comes a barrier, then {reader.name}."
         )
     else:
         hazard = "never written"
-        problem = "never written. " + describe_unwritten(origin, reader.name, asynchronous=True)
+        problem = "was never written. " + describe_unwritten(origin, reader.name, asynchronous=True)
     where = f"{what} has a byte at shared offset 0x{offset:x}" + (f" (in {name})" if name else "")
     if rank is not None and cohort.size > 1:
         where += f" of CTA {rank}"
-    report(hazard, f"{where} that was {problem}", origin, address=offset, allocation=name)
+    report(hazard, f"{where} that {problem}", origin, address=offset, allocation=name)

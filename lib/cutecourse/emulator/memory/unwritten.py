@@ -1,4 +1,4 @@
-"""Reports of reads of shared memory that nobody has written."""
+"""The words of reports of reads of shared memory that nobody has written, or that no fence has shown."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from cutecourse.emulator.core.bundle import Bundle, Cohort
 from cutecourse.emulator.core.facts import Facts, Pipe
 from cutecourse.emulator.core.origin import Origin
 
-__all__ = ["Unwritten", "describe_stores", "describe_unwritten"]
+__all__ = ["Unwritten", "describe_store", "describe_unwritten"]
 
 _SHARED = ("shared", "shared::cluster")
 _SHOWN = 3
@@ -16,9 +16,11 @@ _SHOWN = 3
 
 
 class Unwritten:
-    """The reasons of families of instructions why bytes of shared memory count as never written."""
+    """What others know of writes of shared memory: who wrote bytes, and why bytes count as never written."""
 
     def __init__(self, cohort: Cohort) -> None:
+        self.last_store: Callable[[int], tuple[int, int, int] | None] = lambda byte: None
+        """The rank, warp and line of the last store to a byte of the cohort's shared memory, if known."""
         self.reasons: list[Callable[[Bundle, int, int], str | None]] = []
         """Each takes a bundle, a flattened lane and the lane's shared address, and gives a reason or None."""
 
@@ -47,10 +49,15 @@ def describe_unwritten(origin: Origin, reader: str, *, asynchronous: bool = Fals
     return " ".join(found) or f"Is a store or a copy missing before {reader}?"
 
 
-def describe_stores(origin: Origin) -> str:
-    """Name the kernel's instructions by which threads write shared memory; empty if there are none."""
-    stores = _writers(origin)["store"]
-    return f"The kernel stores to shared memory at {_lines(origin, stores)}." if stores else ""
+def describe_store(origin: Origin, byte: int) -> str:
+    """Name the thread that last wrote a byte of the cohort's shared memory, with its line if it is known."""
+    found = origin.bundle.cohort.own(Unwritten).last_store(byte)
+    if found is None:
+        stores = _writers(origin)["store"]
+        return f"a thread wrote{f' (at {_lines(origin, stores)})' if stores else ''}"
+    rank, warp, line = found
+    of = f" of CTA {rank}" if origin.bundle.cohort.size > 1 else ""
+    return f"warp {warp}{of} wrote at line {origin.site.program.line_in_words(line)}"
 
 
 def _writers(origin: Origin) -> dict[str, list[int]]:

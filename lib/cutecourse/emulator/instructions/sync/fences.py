@@ -90,6 +90,8 @@ def fence(site: Site) -> Step:
                 acquire(bundle, origin.cluster, origin.value(row))
         if orders_proxies:
             fence_shared(bundle, site.active(bundle, mask))
+            for show in bundle.cohort.listeners.proxies_fenced:
+                show(bundle, mask)
         if site.facts.fences_threads:
             for tell in bundle.cohort.listeners.flagged:
                 tell(bundle, mask)
