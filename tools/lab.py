@@ -6,6 +6,7 @@
 A copy has no outputs. When the course changes, a copy that its reader has not changed is replaced. One that
 was changed is kept, and the new version is put beside it as `NN_slug.updated.ipynb`. What was given is
 remembered in `.given.json`, as a hash of each notebook's cells: running cells is no change, editing one is.
+`progress.md` lists the exercises that are solved.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from nbformat import NotebookNode
 from cutecourse.errors import CourseError
 from tools.answers import answers_in, with_folded_text
 from tools.exercises import learner_notebook
+from tools.lab_progress import note_progress
 from tools.pages import read_source
 from tools.paths import ROOT, exercise_sources, notebook_sources, relative
 
@@ -177,7 +179,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--folder", type=Path, default=WORK, help="the reader's folder (default: work)")
     options = parser.parse_args(arguments)
     try:
-        said = bring_up_to_date(options.folder.resolve(), copies())
+        folder = options.folder.resolve()
+        said = note_progress(folder) if folder.exists() else []  # before a copy is replaced
+        said += bring_up_to_date(folder, copies())
     except CourseError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1

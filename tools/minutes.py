@@ -193,13 +193,17 @@ def sentence(page: Path) -> str:
 
 
 def table(folder: str = "chapters") -> str:
-    """Every chapter with its minutes, as a Markdown table; `folder` is the way to the pages."""
+    """Every chapter with its minutes, as a Markdown table; `folder` is the way to the pages.
+
+    The minutes for exercises lead to them.
+    """
+    sheets = {chapter_number(source): source.name for source in exercise_sources()}
     rows = ["| chapter | reading | exercises |", "| --- | ---: | ---: |"]
     for page in chapter_pages():
         exercises = for_exercises(page)
         rows.append(
             f"| [{_title(page)}]({folder}/{page.name}) | {count(page).minutes} min | "
-            f"{f'{exercises} min' if exercises else ''} |"
+            f"{f'[{exercises} min](exercises/{sheets[chapter_number(page)]})' if exercises else ''} |"
         )
     return "\n".join(rows)
 

@@ -10,6 +10,7 @@ from typing import Any
 import nbformat
 import pytest
 
+from cutecourse.checks import check
 from support.pages import parse
 from support.web import guarded_context
 from tools.exercises import exercises_in, learner_notebook
@@ -77,6 +78,10 @@ def run(page: Any, number: int) -> str:
     return str(cell(page, number).locator(".cute-live").inner_text())
 
 
+def heading(page: Any, exercise: str) -> str:
+    return str(page.locator("h2", has_text=exercise).inner_text())
+
+
 def says(page: Any) -> str:
     return str(page.locator(".cute-answers-bar .cute-run-status").inner_text())
 
@@ -95,8 +100,18 @@ def test_answer__is_checked_kept_downloaded_and_brought_back(page: Any, tmp_path
     assert "not started" in run(page, 4)
     assert cell(page, 2).locator(".cute-live").count() == 0
 
+    assert "✓ solved" in heading(page, "01.1")
+    assert "tried" not in heading(page, "01.4")  # nothing was tried yet
+
     page.reload()
     assert text(page, 1) == right
+    assert "✓ solved" in heading(page, "01.1")
+    kept = cell(page, 1).locator(".cute-live")
+    assert kept.inner_text().startswith("✓ 01.1")
+    assert "From an earlier visit." in cell(page, 1).inner_text()
+    here = page.locator(".bd-links li.active a").last
+    assert "1/6" in here.inner_text()
+    assert here.get_by_text("(1 of 6 solved)").count() == 1
     with page.expect_download() as download:
         page.get_by_role("button", name="Download as a notebook").click()
     file = tmp_path / download.value.suggested_filename
@@ -104,14 +119,20 @@ def test_answer__is_checked_kept_downloaded_and_brought_back(page: Any, tmp_path
     notebook = nbformat.read(file, as_version=4)
     nbformat.validate(notebook)
     assert [one.source for one in code_cells(notebook)] == [GIVEN[0], right, *GIVEN[2:]]
+    outputs = [one.outputs for one in code_cells(notebook)]
+    assert outputs[1][0].data["text/plain"].startswith("✓ 01.1")
+    assert outputs[:1] + outputs[2:] == [[]] * (len(GIVEN) - 1)
 
     page.get_by_role("button", name="Start over").click()
     assert "1 changed cell" in page.said[-1]
     assert text(page, 1) == GIVEN[1]
     page.reload()
     assert text(page, 1) == GIVEN[1]
+    assert "solved" not in heading(page, "01.1")
     # JupyterLab saves lists of lines; the reader answers there once more, and adds a cell.
     code_cells(notebook)[1].source = right = right.replace("36 - 1", "34 + 1")
+    data = {"text/plain": repr(check("01.2", "(8,32):(32,1)")).splitlines(keepends=True)}
+    code_cells(notebook)[2].outputs = [nbformat.v4.new_output("execute_result", data=data)]
     notebook.cells.append(nbformat.v4.new_code_cell("print(offset)"))
     nbformat.write(notebook, file)
     page.locator("input[type=file]").set_input_files(file)
@@ -119,6 +140,9 @@ def test_answer__is_checked_kept_downloaded_and_brought_back(page: Any, tmp_path
     assert text(page, 1) == right
     assert "1 cell of your own was not loaded." in says(page)
     assert f"Filled from {file.name}: 01.1." in says(page)
+    assert "✓ solved" in heading(page, "01.1")
+    assert "tried" in heading(page, "01.2")
+    assert "✗ 01.2" in cell(page, 2).locator(".cute-live").inner_text()
 
 
 @pytest.mark.browser

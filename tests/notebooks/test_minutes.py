@@ -108,7 +108,7 @@ def test_sentence__names_the_exercises_on_the_last_page_of_a_chapter(
         "| --- | ---: | ---: |",
         "| [6 · A title](chapters/06_x.md) | 40 min |  |",
         "| [7a · A title](chapters/07a_x.md) | 40 min |  |",
-        "| [7b · A title](chapters/07b_x.md) | 40 min | 25 min |",
+        "| [7b · A title](chapters/07b_x.md) | 40 min | [25 min](exercises/07_x.md) |",
     ]
 
 

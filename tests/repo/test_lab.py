@@ -17,9 +17,11 @@ import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_notebook, new_output
 
+from cutecourse.checks import check
 from support import web
 from tools.answers import answers_in
 from tools.lab import Copy, bring_up_to_date, chapter_copy
+from tools.lab_progress import note_progress
 from tools.notebooks import code_cells
 from tools.pages import read_source
 from tools.paths import exercise_sources, notebook_of, notebook_sources
@@ -194,3 +196,23 @@ def test_chapter_copy__folds_the_words_of_answers_and_keeps_the_code() -> None:
         folds = [cell for cell in notebook.cells if cell.source.startswith("<details>")]
         assert all(cell.source.endswith("</details>") for cell in folds)
         assert len(folds) >= sum(answer.marked for answer in answers)
+
+
+def test_progress__lists_what_is_solved_and_forgets_no_tick(tmp_path: Path) -> None:
+    copy = tmp_path / "exercises" / "01_hello_layout.ipynb"
+    copy.parent.mkdir()
+    (copy.parent / "mine.ipynb").write_text("no notebook")
+    assert note_progress(tmp_path) == []
+    assert not (tmp_path / "progress.md").exists()
+    cells = []
+    for exercise, answer in (("01.1", 35), ("01.2", "(8,32):(32,1)")):
+        shown = {"text/plain": repr(check(exercise, answer))}
+        outputs = [new_output("execute_result", data=shown)]
+        cells.append(new_code_cell(f"check({exercise!r}, answer)", outputs=outputs))
+    nbformat.write(new_notebook(cells=cells), copy)
+    (line,) = note_progress(tmp_path)
+    assert re.match(r"1 of \d+ exercises are solved", line)
+    row = "| [1](exercises/01_hello_layout.ipynb) | 1 of 6 | 01.1 ✓, 01.2, 01.3, 01.4, 01.5, 01.6 |"
+    assert row in (tmp_path / "progress.md").read_text(encoding="utf-8").splitlines()
+    copy.unlink()  # as if its outputs were cleared
+    assert note_progress(tmp_path) == [line]

@@ -24,13 +24,19 @@ SCRIPTED = "cute-scripted"
 """A class of the root element where scripts run."""
 
 
+def generated_assets(app: Sphinx) -> Path:
+    """The folder of the scripts and styles that a build writes, for `_static`."""
+    folder = Path(app.doctreedir) / "generated_assets"
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
 def add_assets(app: Sphinx, *_: Any) -> None:
     """Serve our assets, and load our scripts on every page: they fold answers and mount widgets.
 
     As a classic script: browsers refuse a module that a page opened from a file asks for.
     """
-    generated = Path(app.doctreedir) / "generated_assets"
-    generated.mkdir(parents=True, exist_ok=True)
+    generated = generated_assets(app)
     (generated / "widget_code.js").write_text(code_of_all_widgets(), encoding="utf-8")
     for folder in (OWN_ASSETS, WIDGET_ASSETS, HERE / "browser"):
         for path in (*folder.glob("*.js"), *folder.glob("*.css")):

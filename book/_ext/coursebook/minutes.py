@@ -36,6 +36,8 @@ class MinutesDirective(SphinxDirective):
         container = nodes.container(classes=["cute-minutes"])
         lines = StringList(text.splitlines(), self.env.docname)
         self.state.nested_parse(lines, self.content_offset, container)
+        for table in container.findall(nodes.table):
+            table["classes"].append("cute-chapters")  # where `desk.js` puts what is done
         return container.children
 
 

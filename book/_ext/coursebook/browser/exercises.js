@@ -1,9 +1,11 @@
-// A page of exercises: its cells are open for editing, and its answers stay in this browser (localStorage). They go
-// out as the learner's notebook and come back from one. `run.js` runs the cells.
+// A page of exercises: its cells are open for editing, and its answers and their verdicts stay in this browser
+// (localStorage). They go out as the learner's notebook and come back from one. `run.js` runs the cells, `desk.js`
+// keeps the verdicts.
 
 (() => {
 if (!globalThis.cutecourseRunner) return; // the page was opened from a file
-const { Book, Cell, element, told } = globalThis.cutecourseRunner;
+const { Book, Cell, block, element, told } = globalThis.cutecourseRunner;
+const desk = globalThis.cutecourseDesk;
 const CHECKS = /\bcheck\(\s*["'](\d\d\.\d+)["']/;
 
 const button = (text, title, act) => {
@@ -102,6 +104,25 @@ class ExerciseCell extends Cell {
     this.keep();
   }
 
+  // The verdict of an earlier visit, in the place of the output.
+  showVerdict() {
+    const kept = this.isAnswer && desk.verdict(this.key);
+    if (!kept) return;
+    this.live?.remove();
+    this.live = element("div", { class: "cell_output docutils container cute-live", "data-status": kept.status }, block(kept.said, "text_plain"));
+    this.bar.after(this.live);
+    this.showLive = true;
+    this.say(kept.of === desk.shortened(this.text()) ? "From an earlier visit." : "From an earlier visit, for another answer than the one above.");
+    this.draw();
+  }
+
+  // A verdict counts for the exercise that its cell is about.
+  async show(answer, models, inFront) {
+    await super.show(answer, models, inFront);
+    const found = this.isAnswer ? desk.verdictIn(answer.outputs) : null;
+    if (found && found.id === this.exercise) desk.keepVerdict(this.key, found, this.ran, this.task);
+  }
+
   shows(answer) {
     return answer.outputs.some((output) => output.output_type === "error");
   }
@@ -173,6 +194,7 @@ class ExerciseBook extends Book {
         cell.showEarlier(earlier, text);
       }
     }
+    for (const cell of this.cells) cell.showVerdict();
     this.tell(said.length ? `The text of ${said.join(", ")} has changed since you answered. Your answers are still in their cells.` : "");
   }
 
@@ -211,7 +233,10 @@ class ExerciseBook extends Book {
       const notebook = await response.json();
       for (const there of notebook.cells) {
         const here = this.cells.find((cell) => cell.id === there.id);
-        if (here?.edited) there.source = here.text();
+        if (!here) continue;
+        if (here.edited) there.source = here.text();
+        const kept = here.isAnswer && desk.verdict(here.key);
+        if (kept?.of === desk.shortened(here.text())) there.outputs = [{ output_type: "execute_result", execution_count: null, metadata: {}, data: { "text/plain": kept.said } }];
       }
       const file = new Blob([`${JSON.stringify(notebook, null, 1)}\n`], { type: "application/x-ipynb+json" });
       const link = element("a", { href: URL.createObjectURL(file), download: `${this.page}.ipynb` });
@@ -244,12 +269,12 @@ class ExerciseBook extends Book {
     }
     if (!Array.isArray(cells)) throw new Error(`${name} is not a notebook: it has no cells.`);
     const code = cells.filter((cell) => cell.cell_type === "code")
-      .map((cell) => ({ id: cell.id, text: [cell.source ?? ""].flat().join("").replace(/\n$/, "") }));
+      .map((cell) => ({ id: cell.id, outputs: cell.outputs, text: [cell.source ?? ""].flat().join("").replace(/\n$/, "") }));
     const found = new Map();
     const strange = [];
     for (const cell of code) {
       const here = this.cells.find((other) => other.id === cell.id);
-      if (here) found.set(here, cell.text);
+      if (here) found.set(here, cell);
       else strange.push(cell);
     }
     let own = 0;
@@ -260,7 +285,7 @@ class ExerciseBook extends Book {
       const here = this.cells.filter((other) => other.exercise && other.exercise === exercise)
         .find((other, _, all) => !found.has(other) && (all.length === 1 || other.way === way));
       if (here) {
-        found.set(here, cell.text);
+        found.set(here, cell);
         moved.push(here.words);
       } else own += 1;
     }
@@ -270,12 +295,18 @@ class ExerciseBook extends Book {
         ? `${name} has exercises of chapter ${Number(other.slice(0, 2))}; this page has those of chapter ${Number(this.page.slice(0, 2))}.`
         : `${name} has no exercise from this page.`);
     }
-    const filled = [...found].filter(([cell, answer]) => answer !== cell.text());
+    const filled = [...found].map(([cell, { text }]) => [cell, text]).filter(([cell, answer]) => answer !== cell.text());
     const lost = filled.map(([cell]) => cell).filter((cell) => cell.edited);
     if (lost.length && !confirm(`Replace what you have typed in ${listed(lost)}?`)) return "";
     for (const [cell, answer] of filled) {
       cell.fill(answer);
       cell.keep();
+    }
+    for (const [cell, { text: answer, outputs }] of found) {
+      const verdict = cell.isAnswer ? desk.verdictIn(outputs) : null;
+      if (!verdict || verdict.id !== cell.exercise) continue;
+      desk.keepVerdict(cell.key, verdict, answer, cell.task);
+      cell.showVerdict();
     }
     return [
       filled.length ? `Filled from ${name}: ${listed(filled.map(([cell]) => cell))}.` : `${name} has nothing new.`,
@@ -286,9 +317,10 @@ class ExerciseBook extends Book {
 
   afresh() {
     const changed = this.cells.filter((cell) => cell.edited);
-    const sure = confirm(`Delete all your answers on this page (${changed.length} changed ${changed.length === 1 ? "cell" : "cells"})? This cannot be undone.`);
+    const sure = confirm(`Delete all your answers on this page and their verdicts (${changed.length} changed ${changed.length === 1 ? "cell" : "cells"})? This cannot be undone.`);
     if (!sure) return;
     for (const cell of this.cells) cell.clear();
+    desk.dropVerdicts(this.cells.filter((cell) => cell.isAnswer).map((cell) => cell.key));
     for (const box of document.querySelectorAll(".cute-earlier, .cute-hints")) box.remove();
     this.store.write({});
     this.tell("All cells have the given code again.");

@@ -435,7 +435,7 @@ function start() {
   if (!location.protocol.startsWith("http")) return refuse();
   const told = JSON.parse(facts.textContent);
   // A page of exercises has its own kind of book, in `exercises.js`.
-  if (told.page) globalThis.cutecourseRunner = { Book, Cell, element, told };
+  if (told.page) globalThis.cutecourseRunner = { Book, Cell, block, element, told };
   else globalThis.cutecourseBook = new Book(told);
 }
 
