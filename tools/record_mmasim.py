@@ -56,10 +56,48 @@ FORMS = {
     },
 }
 """The forms that the emulator has too, by instruction, and the generations that MMA-Sim has for them."""
+NARROW_FORMS = {
+    "mma": {
+        "shapes": [
+            "m16n8k32.f32.e4m3.e4m3.f32",
+            "m16n8k32.f16.e5m2.e4m3.f16",
+            "m16n8k16.f32.e5m2.e5m2.f32",
+        ],
+        "generations": ["Ada Lovelace", "RTX Blackwell"],
+    },
+    "mma.kind": {
+        "shapes": ["m16n8k32.kind::f8f6f4.f32.e3m2.e2m3.f32", "m16n8k32.kind::f8f6f4.f16.e2m1.e4m3.f16"],
+        "generations": ["RTX Blackwell"],
+    },
+    "mma.block_scale": {
+        "shapes": [
+            "m16n8k32.kind::mxf8f6f4.block32.f32.e4m3.e2m1.f32.ue8m0",
+            "m16n8k32.kind::mxf8f6f4.block32.f32.e3m2.e5m2.f32.ue8m0",
+            "m16n8k64.kind::mxf4.block32.f32.e2m1.e2m1.f32.ue8m0",
+            "m16n8k64.kind::mxf4nvf4.block16.f32.e2m1.e2m1.f32.ue8m0",
+            "m16n8k64.kind::mxf4nvf4.block16.f32.e2m1.e2m1.f32.ue4m3",
+        ],
+        "generations": ["RTX Blackwell"],
+    },
+    "wgmma": {"shapes": ["m64n8k32.f32.e4m3.e4m3", "m64n8k32.f16.e5m2.e4m3"], "generations": ["Hopper"]},
+}
+"""The same for elements of 8 bits and fewer. Their codes are kept, also of those that come in containers."""
 REPEATS = {"mma": 2, "wgmma": 1, "tcgen05.mma": 1}
 
-_FORMATS = {"f16": (16, 5, 10), "bf16": (16, 8, 7), "tf32": (32, 8, 23), "f32": (32, 8, 23)}
+_FORMATS = {
+    "f16": (16, 5, 10),
+    "bf16": (16, 8, 7),
+    "tf32": (32, 8, 23),
+    "f32": (32, 8, 23),
+    "e4m3": (8, 4, 3),
+    "e5m2": (8, 5, 2),
+    "e2m3": (6, 2, 3),
+    "e3m2": (6, 3, 2),
+    "e2m1": (4, 2, 1),
+}
 """Bits, and bits of exponent and fraction, as they lie in memory."""
+_SCALES = {"ue8m0": (118, 137), "ue4m3": (0, 0x7F)}
+"""The codes of scale factors that are drawn: from, and up to but without."""
 
 
 def drawn(kind: str, shape: tuple[int, ...], name: str, rng: np.random.Generator) -> Any:
@@ -75,6 +113,7 @@ def drawn(kind: str, shape: tuple[int, ...], name: str, rng: np.random.Generator
         exponent = rng.integers(last - 3, last, shape)
     elif kind == "special":
         exponent = np.where(rng.random(shape) < 0.02, last, exponent)
+    exponent = np.clip(exponent, 0, last if bits < 8 else last - (kind != "special"))
     fraction = rng.integers(0, 1 << fraction_bits, shape)
     if kind == "special":
         fraction = np.where((exponent == last) & (rng.random(shape) < 0.7), 0, fraction)
@@ -92,17 +131,17 @@ def drawn(kind: str, shape: tuple[int, ...], name: str, rng: np.random.Generator
         found[:, 1::2] = near[:, : found[:, 1::2].shape[1]]
     if kind == "sparse":
         found = np.where(rng.random(shape) < 0.7, sign << (bits - 1), found)
-    return found.astype(np.uint16 if bits == 16 else np.uint32)
+    return found.astype(np.uint8 if bits <= 8 else np.uint16 if bits == 16 else np.uint32)
 
 
 def operands(
-    m: int, n: int, k: int, source: str, accumulator: str, repeats: int, seed: int
+    m: int, n: int, k: int, source: str, accumulator: str, repeats: int, seed: int, of_b: str = ""
 ) -> Iterator[tuple[Any, Any, Any]]:
-    """Matrices of every kind. B of "cancelling" has rows in pairs of equals."""
+    """Matrices of every kind. B of "cancelling" has rows in pairs of equals. `of_b` is B's own format."""
     rng = np.random.default_rng(seed)
     for kind in KINDS:
         for _ in range(repeats):
-            a, b = drawn(kind, (m, k), source, rng), drawn(kind, (k, n), source, rng)
+            a, b = drawn(kind, (m, k), source, rng), drawn(kind, (k, n), of_b or source, rng)
             if kind == "cancelling":
                 b[1::2] = b[::2]
             yield a, b, drawn(kind, (m, n), accumulator, rng)
@@ -130,6 +169,71 @@ def computed(
     return np.where(torch.isnan(d).numpy(), found.dtype.type(0x7FFF if narrow else 0x7FFFFFFF), found)
 
 
+def computed_narrow(
+    instruction: str, generation: str, shape: str, types: tuple[str, str, str], given: tuple[Any, ...]
+) -> Any:
+    """D as MMA-Sim gives it from A, B, C and, with scale factors, those of A and B; all of them codes."""
+    import torch
+    from mmasim import nv_ptx
+
+    floats = {"e4m3": torch.float8_e4m3fn, "e5m2": torch.float8_e5m2, "ue8m0": torch.float8_e8m0fnu}
+    floats["ue4m3"] = torch.float8_e4m3fn
+    make = {"mma.block_scale": nv_ptx.MMABlockScale, "wgmma": nv_ptx.WGMMA}.get(instruction, nv_ptx.MMA)
+    of_a, of_b, accumulator = types
+
+    def tensor(codes: Any, name: str) -> Any:
+        if name in floats:
+            return torch.from_numpy(codes.view(np.int8)).view(floats[name])
+        # In a container, 4 bits stand in the middle.
+        return torch.from_numpy(codes << 2 if name == "e2m1" else codes)
+
+    def packed(codes: Any) -> Any:
+        """Two elements of 4 bits in a byte, the first one above, along the rows."""
+        return torch.from_numpy(np.ascontiguousarray(codes[:, ::2] << 4 | codes[:, 1::2]))
+
+    a, b, c, *scales = given
+    if "k64" in shape:
+        left, right = packed(a), packed(np.ascontiguousarray(b.T)).T
+    else:
+        left, right = tensor(a, of_a), tensor(b, of_b)
+    narrow = accumulator == "f16"
+    addend = torch.from_numpy(c.astype(np.int16 if narrow else np.int32))
+    addend = addend.view(torch.float16 if narrow else torch.float32)
+    factors = [tensor(codes, shape.rpartition(".")[2]) for codes in scales]
+    d = make(generation, shape)(left, right, addend, *factors)
+    bits = d.contiguous().view(torch.int16 if narrow else torch.int32).numpy()
+    found = bits.astype(np.uint16 if narrow else np.uint32)
+    return np.where(torch.isnan(d).numpy(), found.dtype.type(0x7FFF if narrow else 0x7FFFFFFF), found)
+
+
+def narrow_forms() -> Iterator[tuple[str, Any]]:
+    """The arrays of every narrow form, by name."""
+    for instruction, forms in NARROW_FORMS.items():
+        for seed, shape in enumerate(forms["shapes"]):
+            size, *names = [part for part in shape.split(".") if "::" not in part]
+            block = next((int(name[5:]) for name in names if name.startswith("block")), 0)
+            accumulator, of_a, of_b = [name for name in names if not name.startswith("block")][:3]
+            m, n, k = (int(part) for part in size[1:].replace("n", " ").replace("k", " ").split())
+            made = list(operands(m, n, k, of_a, accumulator, 1, seed, of_b))
+            if block:
+                rng, (low, high) = np.random.default_rng(seed), _SCALES[names[-1]]
+                scales = [
+                    [
+                        rng.integers(low, high, size).astype(np.uint8)
+                        for size in ((m, k // block), (k // block, n))
+                    ]
+                    for _ in made
+                ]
+                made = [(*one, *two) for one, two in zip(made, scales, strict=True)]
+            name = f"{instruction} {shape}"
+            for index, operand in enumerate(("A", "B", "C", "SA", "SB")[: len(made[0])]):
+                yield f"{name} {operand}", np.stack([one[index] for one in made])
+            for generation in forms["generations"]:
+                types = (of_a, of_b, accumulator)
+                found = [computed_narrow(instruction, generation, shape, types, one) for one in made]
+                yield f"{name} D {generation}", np.stack(found)
+
+
 def main(given: list[str] | None = None) -> int:
     """Ask for every form and generation, and write the recording."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
@@ -151,6 +255,7 @@ def main(given: list[str] | None = None) -> int:
                     computed(instruction, generation, shape, *one, (source, accumulator)) for one in made
                 ]
                 kept[f"{name} D {generation}"] = np.stack(found)
+    kept.update(narrow_forms())
     header = {
         "program": f"mmasim {version('mmasim')}, arXiv:2511.10909, MIT License",
         "with": f"torch {version('torch').partition('+')[0]}, numpy {np.__version__}",

@@ -115,7 +115,7 @@ ISA: dict[tuple[str, int], tuple[Formula, Formula, Formula, Formula]] = {
 
 
 def bits_of(form: MmaForm) -> int:
-    return form.element("A").bits
+    return form.held("A").bits
 
 
 def assert_follows(fragment: Fragment, row: Formula, col: Formula) -> None:
@@ -141,7 +141,7 @@ def test_mma_fragment__the_isa_table_covers_every_form() -> None:
     assert {(form.shape, bits_of(form)) for form in MMA_FORMS.values()} == set(ISA)
 
 
-@pytest.mark.parametrize("form", MMA_FORMS.values(), ids=lambda f: f"{f.shape}-{f.d}-{f.a}-{f.b}")
+@pytest.mark.parametrize("form", MMA_FORMS.values(), ids=lambda f: f"{f.shape}-{f.kind}{f.d}-{f.a}-{f.b}")
 def test_mma_fragment__accumulators_follow_the_isa(form: MmaForm) -> None:
     for operand in "CD":
         assert_follows(
@@ -151,7 +151,7 @@ def test_mma_fragment__accumulators_follow_the_isa(form: MmaForm) -> None:
         )
 
 
-@pytest.mark.parametrize("form", MMA_FORMS.values(), ids=lambda f: f"{f.shape}-{f.d}-{f.a}-{f.b}")
+@pytest.mark.parametrize("form", MMA_FORMS.values(), ids=lambda f: f"{f.shape}-{f.kind}{f.d}-{f.a}-{f.b}")
 @pytest.mark.parametrize("operand", "ABCD")
 def test_mma_fragment__every_element_has_exactly_one_owner(form: MmaForm, operand: str) -> None:
     fragment = form.fragment(operand)
@@ -163,7 +163,7 @@ def test_mma_fragment__every_element_has_exactly_one_owner(form: MmaForm, operan
     assert seen == list(range(shape[0] * shape[1]))
 
 
-@pytest.mark.parametrize("form", MMA_FORMS.values(), ids=lambda f: f"{f.shape}-{f.d}-{f.a}-{f.b}")
+@pytest.mark.parametrize("form", MMA_FORMS.values(), ids=lambda f: f"{f.shape}-{f.kind}{f.d}-{f.a}-{f.b}")
 def test_gather__undoes_scatter(form: MmaForm) -> None:
     for operand in "ABC":
         fragment = form.fragment(operand)
@@ -184,7 +184,7 @@ def test_mma_fragment__registers_are_those_of_the_syntax() -> None:
     assert registers["m16n8k16", 64] == [8, 4, 4]
     assert registers["m16n8k64", 4] == [4, 2, 4]
     assert registers["m16n8k256", 1] == [4, 2, 4]
-    f16_accumulator = MMA_FORMS["m16n8k16", "f16", "f16", "f16", "f16"].fragment("D")
+    f16_accumulator = MMA_FORMS["m16n8k16", "f16", "f16", "f16", "f16", ""].fragment("D")
     assert f16_accumulator.n_registers == 2
 
 

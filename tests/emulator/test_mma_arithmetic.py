@@ -14,6 +14,7 @@ from cutecourse.emulator.numbers.tensor_core_sums import (
     TENSOR_CORES,
     TensorCore,
     bit_products,
+    byte_float_products,
     fused_float_products,
     integer_products,
     sequential_f64_products,
@@ -310,3 +311,37 @@ def test_bit_products__count_what_the_gate_leaves(exclusive_or: bool) -> None:
         np.ones((1, 128), int), np.ones((128, 1), int), np.array([[2**31 - 1]]), exclusive_or=False
     )
     assert top[0, 0] == -(2**31) + 127
+
+
+@pytest.mark.parametrize(("generation", "expected"), [("sm_90", 4.0), ("sm_120", 2.0), ("sm_89", 0.0)])
+def test_byte_float_products__hopper_adds_c_last_and_rounds_to_nearest(
+    generation: str, expected: float
+) -> None:
+    """2^24 + 2 + 1 lies halfway: ptxas adds C by a plain addition, sm_120 cuts off, Ada keeps 13 places."""
+    e4m3 = FORMATS["e4m3"]
+    a, b = np.zeros((1, 32)), np.zeros((32, 1))
+    a[0, 0] = b[0, 0] = 1
+    c = encode([[2.0**24 + 2]], F32)
+    bits = byte_float_products(encode(a, e4m3), encode(b, e4m3), c, e4m3, F32, TENSOR_CORES[generation], e4m3)
+    assert float(decode(bits, F32)[0, 0]) == 2.0**24 + expected
+
+
+def test_byte_float_products__hopper_multiplies_the_lower_halves_of_registers_first() -> None:
+    """Elements 0 and 1 of four make the first sum; a small one there is cut off beside a large one."""
+    e5m2 = FORMATS["e5m2"]
+    a, b = np.zeros((1, 32)), np.ones((32, 1))
+    a[0, [0, 2]], b[0] = 2.0**14, 2.0**14
+    b[2] = -(2.0**14)
+    found = {}
+    for place in (1, 3):
+        left = a.copy()
+        left[0, place] = 8.0
+        right = b.copy()
+        right[place] = 1.0
+        bits = byte_float_products(
+            *(encode(one, e5m2) for one in (left, right)), encode([[0.0]], F32), e5m2, F32,
+            TENSOR_CORES["sm_90"], e5m2,
+        )  # fmt: skip
+        found[place] = float(decode(bits, F32)[0, 0])
+    # Beside 2^28, f32 has no room for 8: place 1 loses it in the first sum; the second one keeps 25 places.
+    assert found == {1: 0.0, 3: 8.0}

@@ -1,6 +1,7 @@
 """The model of tensor cores' sums against MMA-Sim's answers, kept by tools/record_mmasim.py."""
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -8,7 +9,12 @@ import pytest
 
 from cutecourse.emulator.numbers.formats import FORMATS, to_float64
 from cutecourse.emulator.numbers.tcgen05_sums import accumulate_in_turn
-from cutecourse.emulator.numbers.tensor_core_sums import TENSOR_CORES, fused_float_products
+from cutecourse.emulator.numbers.tensor_core_sums import (
+    TENSOR_CORES,
+    byte_float_products,
+    fused_float_products,
+    scaled_float_products,
+)
 from support.tensor_core_model import rounded_once_bound
 
 RECORDING = Path(__file__).resolve().parent / "recordings" / "mmasim.npz"
@@ -23,7 +29,10 @@ GPUS = {
 with np.load(RECORDING) as _held:
     HELD = {name: _held[name] for name in _held.files}
 HEADER = json.loads(str(HELD.pop("header")))
-ASKED = [name.split(" D ") for name in HELD if " D " in name]
+EVERY = [name.split(" D ") for name in HELD if " D " in name]
+NARROW = [(form, generation) for form, generation in EVERY if re.search(r"\.e\dm\d", form)]
+"""Forms whose A and B have 8 bits or fewer."""
+ASKED = [(form, generation) for form, generation in EVERY if (form, generation) not in NARROW]
 
 
 def operands(form):
@@ -39,6 +48,7 @@ def test_recording__says_what_made_it_and_is_small():
     assert "MIT License" in HEADER["program"]
     assert RECORDING.stat().st_size < 1 << 20
     assert len(ASKED) == 48
+    assert len(NARROW) == 15
     assert sum(HELD[f"{form} D {generation}"].size for form, generation in ASKED) > 100_000
 
 
@@ -53,6 +63,33 @@ def test_fused_float_products__are_mmasims_bit_for_bit(form, generation):
         if one.any()
     ]
     assert not differ
+
+
+@pytest.mark.parametrize(("form", "generation"), NARROW)
+def test_narrow_products__are_mmasims_bit_for_bit(form, generation):
+    a, b, c = (HELD[f"{form} {operand}"].astype(np.uint64) for operand in "ABC")
+    into, of_a, of_b = (FORMATS[name] for name in re.findall(r"\.(e\dm\d|f16|f32)\b", form)[:3])
+    core = TENSOR_CORES[GPUS[generation]]
+    if "block" in form:
+        scales = HELD[f"{form} SA"], HELD[f"{form} SB"].swapaxes(-1, -2)
+        got = scaled_float_products(a, b, c, (of_a, of_b), scales, form.rpartition(".")[2])
+    elif form.startswith("mma ") and "kind" not in form:
+        got = byte_float_products(a, b, c, of_a, into, core, of_b)
+    else:
+        got = fused_float_products(a, b, c, of_a, into, core, source_of_b=of_b)
+    expected = HELD[f"{form} D {generation}"]
+    differ = [
+        f"{kind}: {np.count_nonzero(one)}"
+        for kind, one in zip(HEADER["kinds"], got != expected, strict=True)
+        if one.any()
+    ]
+    assert not differ
+
+
+def test_narrow_products__differ_between_generations():
+    for form in ("m16n8k32.f32.e4m3.e4m3.f32", "m16n8k16.f32.e5m2.e5m2.f32"):
+        ada, rtx = (HELD[f"mma {form} D {generation}"] for generation in ("Ada Lovelace", "RTX Blackwell"))
+        assert (ada != rtx).any()
 
 
 def test_recording__tells_the_generations_apart():

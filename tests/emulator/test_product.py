@@ -47,7 +47,7 @@ def test_product__is_that_of_the_matrices_in_memory() -> None:
     rng = np.random.default_rng(1)
     a, b = rng.integers(-4, 5, (2, 32, 8)).astype(np.float16)
     c = rng.integers(-9, 9, (32, 4)).astype(np.float32)
-    form = MMA_FORMS["m16n8k16", "f32", "f16", "f16", "f32"]
+    form = MMA_FORMS["m16n8k16", "f32", "f16", "f16", "f32", ""]
     found = matrix_of(form.fragment("D"), product(PRODUCT, a=a, b=b, c=c).view(np.float32)[None])[0]
     # ldmatrix.x4 takes four 8 x 8 matrices in operand A's order: upper and lower left, upper and lower right.
     quarters = a.astype(np.float64).reshape(4, 8, 8)

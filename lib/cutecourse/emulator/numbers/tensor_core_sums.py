@@ -17,11 +17,18 @@ form groups, and each group is added to the accumulator like this:
 4.  The sum is rounded once: to f32 towards zero, to f16 to nearest even. It is the accumulator of the next
     group.
 
-Generations differ in the size of a group and in the number of places that they keep (`TensorCore`). With
-8-bit floats Hopper keeps 13 places, and an f32 result has 13 fraction bits. A product that is zero does not
-count for the largest exponent; a zero accumulator counts with an exponent of its own, so no term is aligned
-to a smaller one. A sum of zero is +0.0 whatever the signs; a NaN result is the canonical NaN; a sum too large
-for the accumulator's type is an infinity although the rounding is towards zero.
+Generations differ in the size of a group and in the number of places that they keep (`TensorCore`). A product
+that is zero does not count for the largest exponent; a zero accumulator counts with an exponent of its own,
+so no term is aligned to a smaller one. A sum of zero is +0.0 whatever the signs; a NaN result is the
+canonical NaN; a sum too large for the accumulator's type is an infinity although the rounding is towards
+zero.
+
+With 8-bit floats Ada and Hopper's wgmma keep 13 places, and an f32 result has 13 fraction bits. Hopper and
+sm_100 have no mma.sync of 8-bit floats: ptxas makes two of f16 from it (`byte_float_products`).
+
+With scale factors (`scaled_float_products`), each product of 8-bit containers is multiplied by its two
+factors without loss, and has the sum of all exponents. Products of 4-bit floats are first added exactly in
+groups of 16; a group has the exponent of its factors, and 35 places are kept.
 
 Doubles compute this without loss: a double holds each product, scaling by a power of two is exact, and so is
 the sum of 33 terms of 27 bits.
@@ -41,6 +48,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cutecourse.dtypes import decode
 from cutecourse.emulator.numbers.exact import first_nan, fma
 from cutecourse.emulator.numbers.formats import FORMATS, Bits, FloatFormat, to_float64
 
@@ -49,8 +57,10 @@ __all__ = [
     "TENSOR_CORES",
     "TensorCore",
     "bit_products",
+    "byte_float_products",
     "fused_float_products",
     "integer_products",
+    "scaled_float_products",
     "sequential_f64_products",
 ]
 
@@ -71,6 +81,8 @@ class TensorCore:
 
     `fraction_bits`: binary places kept below the largest exponent. `group_bytes`: bytes of a row of A in one
     group. `zero_exponent_f32` and `zero_exponent_f16`: the exponent of an accumulator that is zero.
+    `cuts_bytes`: with 8-bit floats, 13 places are kept. `widens_bytes`: mma.sync multiplies 8-bit floats as
+    f16.
     """
 
     generation: str
@@ -78,10 +90,17 @@ class TensorCore:
     group_bytes: int
     zero_exponent_f32: int
     zero_exponent_f16: int
+    cuts_bytes: bool = True
+    widens_bytes: bool = False
 
 
 _AMPERE = TensorCore("Ampere", 24, 16, -132, -20)
-_HOPPER = TensorCore("Hopper", 25, 32, -133, -21)
+_HOPPER = TensorCore("Hopper", 25, 32, -133, -21, widens_bytes=True)
+_RTX_BLACKWELL = TensorCore("RTX Blackwell", 25, 32, -133, -21, cuts_bytes=False)
+
+_LONG_K, _GROUP = 64, 16
+_OF_GROUPS = TensorCore("RTX Blackwell", 35, 32, -139, -21)
+"""How products of 4-bit floats with scale factors are added: K, the products in a group, and the sum."""
 
 TENSOR_CORES: dict[str, TensorCore] = {
     "sm_80": _AMPERE,
@@ -90,7 +109,7 @@ TENSOR_CORES: dict[str, TensorCore] = {
     "sm_90": _HOPPER,
     "sm_100": _HOPPER,
     "sm_103": _HOPPER,
-    "sm_120": _HOPPER,
+    "sm_120": _RTX_BLACKWELL,
 }
 """The published models, by the GPU that runs the kernel (not by the target of the PTX)."""
 
@@ -122,8 +141,9 @@ def fused_float_products(
     >>> float(found.view(np.float32)[0, 0])
     16.0
     """
-    n_k, narrow = a.shape[-1], source.bits == 8
-    step = core.group_bytes * 8 // source.bits
+    n_k, narrow = a.shape[-1], source.bits == 8 and core.cuts_bytes
+    # Elements of 6 and of 4 bits come in containers of 8 bits.
+    step = core.group_bytes * 8 // max(8, source.bits)
     if narrow:
         core = replace(core, fraction_bits=_NARROW_PLACES)
     with np.errstate(all="ignore"):
@@ -131,12 +151,94 @@ def fused_float_products(
         right = _Terms.of(np.moveaxis(b, -2, 0)[..., None, :], source_of_b or source)
         for k in range(0, n_k, step):
             x, y, z = left.part(k, k + step), right.part(k, k + step), _Terms.of(c, accumulator)
-            total = _sums(x.without_specials(), y.without_specials(), z.without_specials(), core, accumulator)
-            if not (x.finite and y.finite and z.finite):
-                classes = (x.classes() * y.classes()).sum(axis=0) + z.classes()
-                total = np.where(np.isfinite(classes), total, classes)
+            total = _sums_with_specials(x, y, z, core, accumulator)
             c = _to_f16(total) if accumulator.name == "f16" else _to_f32(total, cut=narrow)
     return c
+
+
+def byte_float_products(
+    a: NDArray[Any],
+    b: NDArray[Any],
+    c: NDArray[Any],
+    source: FloatFormat,
+    accumulator: FloatFormat,
+    core: TensorCore,
+    source_of_b: FloatFormat,
+) -> NDArray[np.uint32]:
+    """Compute D = A * B + C of 8-bit floats as mma.sync does; shapes as for `fused_float_products`.
+
+    For sm_90 and sm_100 ptxas writes two products of f16: first of the elements in the lower halves of the
+    registers, added to zero, then of the others, added to that sum. C is added last, rounded to nearest.
+
+    Source: the SASS that ptxas 13.0 makes of mma.sync with .e4m3 and .e5m2.
+
+    >>> e4m3, f32 = FORMATS["e4m3"], FORMATS["f32"]
+    >>> one, zero = np.full((16, 32), 0x38), np.zeros((16, 8), dtype=np.uint32)
+    >>> found = byte_float_products(one, one.T[:, :8], zero, e4m3, f32, TENSOR_CORES["sm_90"], e4m3)
+    >>> float(found.view(np.float32)[0, 0])
+    32.0
+    """
+    if not core.widens_bytes:
+        return fused_float_products(a, b, c, source, accumulator, core, source_of_b=source_of_b)
+    f16 = FORMATS["f16"]
+    left, right = (
+        to_float64(bits, fmt).astype(np.float16).view(np.uint16)
+        for bits, fmt in ((a, source), (b, source_of_b))
+    )
+    total = np.zeros_like(c)
+    place = np.arange(a.shape[-1]) % 4 // 2
+    for half in (place == 0, place == 1):
+        total = fused_float_products(left[..., half], right[..., half, :], total, f16, accumulator, core)
+    with np.errstate(all="ignore"):
+        if accumulator.name == "f16":
+            sums = total.astype(np.uint16).view(np.float16) + c.astype(np.uint16).view(np.float16)
+            bits = sums.view(np.uint16).astype(np.uint32)
+        else:
+            sums = total.astype(np.uint32).view(np.float32) + c.astype(np.uint32).view(np.float32)
+            bits = sums.view(np.uint32)
+        bits[np.isnan(sums)] = int(accumulator.nan)
+    return bits
+
+
+def scaled_float_products(
+    a: NDArray[Any],
+    b: NDArray[Any],
+    c: NDArray[Any],
+    sources: tuple[FloatFormat, FloatFormat],
+    scales: tuple[NDArray[Any], NDArray[Any]],
+    kind: str,
+) -> NDArray[np.uint32]:
+    """Compute D = (A * scales of A) * (B * scales of B) + C in f32 as mma.sync of sm_120 does.
+
+    Shapes: a (..., M, K), b (..., K, N), c and the result (..., M, N), all as bits; the scale factors are
+    codes of `kind`, "ue8m0" or "ue4m3": (..., M, blocks) and (..., N, blocks), a block K / blocks elements.
+
+    >>> e2m1, f32 = FORMATS["e2m1"], FORMATS["f32"]
+    >>> one, zero = np.full((16, 64), 2), np.zeros((16, 8), dtype=np.uint32)
+    >>> scales = np.full((16, 2), 128), np.full((8, 2), 126)
+    >>> found = scaled_float_products(one, one.T[:, :8], zero, (e2m1, e2m1), scales, "ue8m0")
+    >>> float(found.view(np.float32)[0, 0])
+    64.0
+    """
+    core, f32 = _RTX_BLACKWELL, FORMATS["f32"]
+    n_k, blocks = a.shape[-1], scales[0].shape[-1]
+    addend = _Terms.of(c, f32)
+    with np.errstate(all="ignore"):
+        left = _Terms.of(np.moveaxis(a, -1, 0)[..., :, None], sources[0])
+        right = _Terms.of(np.moveaxis(b, -2, 0)[..., None, :], sources[1])
+        of_a, of_b = (_Terms.of_scales(np.moveaxis(codes, -1, 0), kind) for codes in scales)
+        if n_k == _LONG_K:
+            core = _OF_GROUPS
+            products = left.values * right.values
+            shape = n_k // _GROUP, _GROUP, *products.shape[1:]
+            products = products.reshape(shape)
+            some = np.where((products != 0).any(axis=1), 1.0, 0.0)
+            left = _Terms(products.sum(axis=1), some, finite=True)
+            right = _Terms(np.ones_like(some), np.ones_like(some), finite=True)
+        each = len(left.values) // blocks
+        left = left.times(of_a.repeated(each)[..., :, None])
+        right = right.times(of_b.repeated(each)[..., None, :])
+        return _to_f32(_sums_with_specials(left, right, addend, core, f32), cut=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +260,28 @@ class _Terms:
         powers = np.where(values == 0, 0.0, (exponent << np.uint64(52)).view(np.float64))
         return cls(values, powers, bool(np.isfinite(values).all()))
 
+    @classmethod
+    def of_scales(cls, codes: NDArray[Any], kind: str) -> _Terms:
+        """Read the codes of scale factors; one that is zero has the power 0."""
+        values = decode(codes.astype(np.uint8), kind).astype(np.float64)
+        if kind == "ue8m0":
+            return cls(values, values, bool(np.isfinite(values).all()))
+        powers = cls.of(codes, FORMATS["e4m3"]).powers
+        return cls(values, powers, bool(np.isfinite(values).all()))
+
+    def __getitem__(self, place: Any) -> _Terms:
+        """The terms at a place, which may add axes."""
+        return _Terms(self.values[place], self.powers[place], self.finite)
+
+    def repeated(self, times: int) -> _Terms:
+        """Each term several times along the first axis."""
+        values, powers = (np.repeat(one, times, axis=0) for one in (self.values, self.powers))
+        return _Terms(values, powers, self.finite)
+
+    def times(self, other: _Terms) -> _Terms:
+        """The products with other terms, their exponents added."""
+        return _Terms(self.values * other.values, self.powers * other.powers, self.finite and other.finite)
+
     def part(self, first: int, stop: int) -> _Terms:
         """The terms of a range of k."""
         return _Terms(self.values[first:stop], self.powers[first:stop], self.finite)
@@ -172,6 +296,17 @@ class _Terms:
     def classes(self) -> Floats:
         """The values as signs, infinities and NaNs: enough to find a sum's class, with no overflow."""
         return np.where(np.isfinite(self.values), np.sign(self.values), self.values)
+
+
+def _sums_with_specials(
+    x: _Terms, y: _Terms, z: _Terms, core: TensorCore, accumulator: FloatFormat
+) -> Floats:
+    """As `_sums`; an infinity or a NaN among the terms decides the sum."""
+    total = _sums(x.without_specials(), y.without_specials(), z.without_specials(), core, accumulator)
+    if x.finite and y.finite and z.finite:
+        return total
+    classes = (x.classes() * y.classes()).sum(axis=0) + z.classes()
+    return np.where(np.isfinite(classes), total, classes)
 
 
 def _sums(left: _Terms, right: _Terms, addend: _Terms, core: TensorCore, accumulator: FloatFormat) -> Floats:
