@@ -25,7 +25,14 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Fragment", "ldmatrix_fragment", "mma_fragment"]
+__all__ = [
+    "Fragment",
+    "byte_accumulator",
+    "byte_columns",
+    "byte_rows",
+    "ldmatrix_fragment",
+    "mma_fragment",
+]
 
 N_LANES = 32
 Index = NDArray[np.intp]
@@ -107,3 +114,37 @@ def ldmatrix_fragment(transposed: bool = False) -> Fragment:
     """
     row, col = _family(8, 8, 2)
     return Fragment(8, 8, 2, col, row) if transposed else Fragment(8, 8, 2, row, col)
+
+
+@cache
+def byte_rows() -> Fragment:
+    """The fragment of one 8 x 16 matrix of bytes: lane l holds four neighbours of row l / 4.
+
+    >>> byte_rows().col[5].tolist()
+    [4, 5, 6, 7]
+    """
+    return Fragment(8, 16, 4, *_family(8, 16, 4))
+
+
+@cache
+def byte_columns() -> Fragment:
+    """The fragment of one 16 x 16 matrix of bytes, transposed: lane l has four rows of columns l / 4 and + 8.
+
+    >>> byte_columns().row[5].tolist(), byte_columns().col[5].tolist()
+    ([4, 5, 6, 7, 4, 5, 6, 7], [1, 1, 1, 1, 9, 9, 9, 9])
+    """
+    col, row = _family(16, 16, 4)
+    return Fragment(16, 16, 4, row, col)
+
+
+@cache
+def byte_accumulator() -> Fragment:
+    """The fragment of one 16 x 8 matrix of bytes that lies column by column: rows here are its columns.
+
+    The four elements of a lane are those of an accumulator of mma.sync.
+
+    >>> byte_accumulator().row[5].tolist(), byte_accumulator().col[5].tolist()
+    ([2, 3, 2, 3], [1, 1, 9, 9])
+    """
+    row, col = _family(16, 8, 2)
+    return Fragment(8, 16, 4, col, row)
