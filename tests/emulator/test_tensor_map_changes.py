@@ -55,6 +55,22 @@ def test_replace__changes_the_swizzle_and_the_fill():
         np.testing.assert_array_equal(rows[row, np.arange(8) ^ row], wanted[row])
 
 
+def test_replace__changes_the_type_of_the_elements():
+    """As f32 (7), a box of 16 by 4 has the bytes of one of 32 by 4; codes of a plain map change nothing."""
+    text = changed(
+        "elemtype.shared::cta.b1024.b32 [changed], 7",
+        "interleave_layout.shared::cta.b1024.b32 [changed], 0",
+        "swizzle_atomicity.shared::cta.b1024.b32 [changed], 0",
+        "global_dim.shared::cta.b1024.b32 [changed], 0, 32",
+        "box_dim.shared::cta.b1024.b32 [changed], 0, 16",
+        "fill_mode.shared::cta.b1024.b32 [changed], 1",
+    ).replace("%state, [%bar], 512", "%state, [%bar], 256").replace("{0, 9}", "{0, 14}")  # fmt: skip
+    got, b = run(text)
+    np.testing.assert_array_equal(got[:128].view(np.uint16), b[14:, :32].reshape(-1))
+    assert (got[128:256].view(np.uint32) == 0x7FF77FF7).all()  # the NaN of f32, outside of the tensor
+    assert (got[256:] == 165).all()
+
+
 def test_replace__of_the_rank_keeps_the_dimensions_that_stay():
     text = changed("rank.shared::cta.b1024.b32 [changed], 0")
     text = (
@@ -101,12 +117,28 @@ def test_copy__with_a_changed_map_needs_the_acquiring_fence():
             "more than the span",
         ),
         (changed("fill_mode.shared::cta.b1024.b32 [changed], 1"), InvalidOperand, "floating-point types"),
-        (changed("swizzle_mode.shared::cta.b1024.b32 [changed], 4"), InvalidOperand, "0 to 3, not 4"),
+        (changed("swizzle_mode.shared::cta.b1024.b32 [changed], 5"), InvalidOperand, "0 to 4, not 5"),
         (
-            changed("elemtype.shared::cta.b1024.b32 [changed], 6"),
+            changed("swizzle_mode.shared::cta.b1024.b32 [changed], 4"),
             UnsupportedInstruction,
-            "elemtype is not supported",
+            "take 0 to 3",
         ),
+        (
+            changed("elemtype.shared::cta.b1024.b32 [changed], 13"),
+            UnsupportedInstruction,
+            "load them as .u8",
+        ),
+        (
+            changed("interleave_layout.shared::cta.b1024.b32 [changed], 2"),
+            UnsupportedInstruction,
+            "take 0, without",
+        ),
+        (
+            changed("swizzle_atomicity.shared::cta.b1024.b32 [changed], 1"),
+            UnsupportedInstruction,
+            "only atoms of 16 bytes",
+        ),
+        (changed("fill_mode.shared::cta.b1024.b32 [changed], %me"), InvalidOperand, "integer constant"),
         (CASE.ptx.replace(ADDRESS, ADDRESS.replace("%source", "64")), AddressError, "in no global memory"),
         (CASE.ptx.replace("    st.shared.b32 [%to], %v;\n", ""), UninitializedRead, "never written"),
         (

@@ -38,10 +38,27 @@ _ORDINAL = {
 }
 """The fields with a number for each dimension, and their names in a `TensorMap`."""
 _CODES: dict[str, tuple[str, tuple[str, ...]]] = {
+    "elemtype": (
+        "dtype",
+        (
+            *("u8", "u16", "u32", "s32", "u64", "s64", "f16", "f32", "f32_ftz", "f64", "bf16", "tf32"),
+            "tf32_ftz",
+        ),
+    ),
+    "interleave_layout": ("interleave", ("none",)),
     "swizzle_mode": ("swizzle", ("none", "32B", "64B", "128B")),
+    "swizzle_atomicity": ("", ("16B",)),
     "fill_mode": ("oob_fill", ("zeros", "nan")),
 }
-_REFUSED = ("elemtype", "interleave_layout", "swizzle_atomicity")
+"""For each field with codes its name in a `TensorMap`, which has none for the atoms of a swizzle, and its
+values by their codes."""
+_BEYOND = {
+    "elemtype": ("packed elements of 4 and of 6 bits are not supported: load them as .u8", 15),
+    "interleave_layout": ("interleaved layouts are not supported: take 0, without", 2),
+    "swizzle_mode": ("a swizzle of 96 bytes is not supported: take 0 to 3", 4),
+    "swizzle_atomicity": ("only atoms of 16 bytes are supported: take 0", 3),
+}
+"""For a field whose further codes exist: the reason of the refusal, and the last such code."""
 _WIDE = ("global_address", "global_stride")
 
 
@@ -57,20 +74,20 @@ def tensormap_replace(site: Site) -> Step:
 
     Shapes:     each lane for itself, one after the other: elect one.
     Units:      global_dim, box_dim and element_stride in elements, global_stride in bytes (ordinal 0 is that
-                of dimension 1), rank as one less; swizzle_mode 0 to 3 for none, 32B, 64B and 128B; fill_mode
-                0 for zeros, 1 for NaN.
+                of dimension 1), rank as one less. Codes are constants: elemtype 0 to 12 for u8, u16, u32,
+                s32, u64, s64, f16, f32, f32.ftz, f64, bf16, tf32 and tf32.ftz; swizzle_mode 0 to 3 for none,
+                32B, 64B and 128B; fill_mode 0 for zeros, 1 for NaN.
     Alignment:  the address 128 bytes.
     Errors:     AddressError, AlignmentError, UninitializedRead; InvalidOperand if there is no tensor map, or
                 for an ordinal that its rank does not have.
-    Simplified: elemtype, interleave_layout and swizzle_atomicity are not supported. A new rank keeps the
-                fields of the dimensions that stay; new dimensions have the extent 1.
+    Simplified: elements of 4 and 6 bits, interleaved layouts, a swizzle of 96 bytes and one with other atoms
+                than 16 bytes are not supported. A new rank keeps the fields of the dimensions that stay; new
+                dimensions have the extent 1.
     Source:     PTX ISA 9.0, tensormap.replace
                 (#data-movement-and-conversion-instructions-tensormap-replace).
     """
     site.expect("tile")
-    field = site.expect("global_address", "rank", *_ORDINAL, *_CODES, *_REFUSED)
-    if field in _REFUSED:
-        site.unsupported(f".{field} is not supported yet")
+    field = site.expect("global_address", "rank", *_ORDINAL, *_CODES)
     space = site.one_of("global", "shared::cta", "shared") or "generic"
     if not site.has("b1024"):
         site.unsupported("it needs .b1024")
@@ -80,6 +97,8 @@ def tensormap_replace(site: Site) -> Step:
     if field in _ORDINAL and ordinal is None:
         site.invalid("the ordinal is an integer constant")
     value = site.source(1 if ordinal is None else 2, kind)
+    if field in _CODES:
+        _check_code(site, field, site.constant(1))
     access = Access(site, space.removesuffix("::cta"), 8, _WORDS, reads=True, writes=True)
 
     def change(origin: Origin) -> None:
@@ -95,6 +114,18 @@ def tensormap_replace(site: Site) -> Step:
         note_changed(bundle, origin.value(addresses))
 
     return each_lane(site, change)
+
+
+def _check_code(site: Site, field: str, code: int | None) -> None:
+    """Refuse what no map has, and what those here do not have."""
+    known = len(_CODES[field][1])
+    if code is None:
+        site.invalid(f".{field} is an integer constant")
+    why, last = _BEYOND.get(field, ("", -1))
+    if known <= code <= last:
+        site.unsupported(f".{field} {code}: {why}")
+    if not 0 <= code < known:
+        site.invalid(f".{field} is 0 to {max(known - 1, last)}, not {code}")
 
 
 def _bound(origin: Origin, words: NDArray[Any]) -> BoundTensorMap:
@@ -139,9 +170,7 @@ def _changed(
         made = replace(old, **fields)
     else:
         name, known = _CODES[field]
-        if value >= len(known):
-            raise origin.error(InvalidOperand, f".{field} is 0 to {len(known) - 1}, not {value}")
-        fields = {name: known[value]}
+        fields = {name: known[value]} if name else {}
         made = replace(old, **fields)
     changed = BoundTensorMap(made, allocation, address, len(machine.tensor_maps))
     machine.tensor_maps[changed.token] = changed

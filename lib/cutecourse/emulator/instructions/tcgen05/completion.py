@@ -64,7 +64,7 @@ class IssuedMma:
                 f"A at 0x{plan.asked.a:x} starts in lane {lane} and D in lane {plan.lane}: both must start"
                 " in the same lane",
             )
-        return region_of(part, column, plan.shape.k * plan.item // 4)
+        return region_of(part, column, plan.a_columns)
 
     def check_shared(self, *, issued: bool) -> None:
         """Refuse operands in shared memory as `check_source` does."""
@@ -194,7 +194,7 @@ def _in_tensor_memory(mma: IssuedMma, memory: TensorMemory, part: PartOfD) -> Fa
     held = np.ascontiguousarray(memory.cells[part.rows, columns]).view(f"u{mma.plan.item}")
     kind = mma.plan.shape.a
     if mma.plan.item == 1:
-        held, kind = widened(held, kind), "f16"
+        held, kind = widened(held, kind, packed=mma.plan.packed), "f16"
     return Factors.of(np.ascontiguousarray(held.T), 1, kind, negate=mma.plan.shape.negate_a)
 
 

@@ -69,8 +69,8 @@ def cp(site: Site) -> Step:
     Errors:     InvalidOperand for a descriptor's field, by its name; TensorMemoryOperandError,
                 TensorMemoryHazard, UninitializedRead, MissingProxyFence, OverwrittenSource, AddressError.
     Simplified: reads and writes when it completes, at a time that the seed chooses. The formats that are
-                unpacked on the way, .b6x16_p32 and .b4x16_p64 into .b8x16, are not supported yet, as no .kind
-                is that reads them.
+                unpacked on the way, .b6x16_p32 and .b4x16_p64 into .b8x16, are not supported: only a figure
+                of the document says where the bits stand.
     Source:     PTX ISA 9.0, tcgen05.cp (#tcgen05-instructions-tcgen05-cp); the warps of a pair:
                 .multicast there; .4x256b: Data Movement Shape and CUTLASS's cute/atom/copy_traits_sm100.hpp,
                 Copy_Traits<SM100_UTCCP_4dp256bit_1cta>.
@@ -79,7 +79,10 @@ def cp(site: Site) -> Step:
     shape = site.expect("128x256b", "128x128b", "64x128b", "32x128b", "4x256b")
     narrow, into = site.one_of(*_NARROW), site.has("b8x16")
     if into and narrow is not None:
-        site.unsupported(f".b8x16.{narrow}, which is unpacked on the way, is not supported yet")
+        site.unsupported(
+            f".b8x16.{narrow}, which unpacks elements on the way, is not supported: let tcgen05.mma read the"
+            " packed elements from shared memory, or pack them into bytes there"
+        )
     if into or narrow is not None:
         site.unsupported(".b8x16 needs .b6x16_p32 or .b4x16_p64, and each of these needs .b8x16")
     lanes = _SHAPES.get((shape, site.one_of(*_MULTICASTS)))

@@ -159,7 +159,7 @@ def ld(site: Site) -> Step:
                 Consistency Model for 5th generation of TensorCore operations, register dependencies.
     """
     if site.has("red"):
-        site.unsupported(".red is not supported yet")
+        site.unsupported(".red is not supported; load the registers, and reduce them with min and max")
     access = _Access(site, stores=False)
 
     def step(bundle: Bundle, mask: Mask) -> None:

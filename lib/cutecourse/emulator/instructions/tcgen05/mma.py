@@ -37,6 +37,11 @@ _BLOCKS: dict[str, dict[str | None, int]] = {
 }
 """For each kind with scale factors and each modifier, the elements along K that share a scale factor."""
 _VECTORS = ("scale_vec::1X", "scale_vec::2X", "scale_vec::4X", "block16", "block32")
+_REFUSED = {
+    "ws": "products of one warp are not supported; take tcgen05.mma without .ws, with M = 64 or 128",
+    "sp": "a sparse A is not supported; take the dense form, with the zeros of A in shared memory",
+    "ashift": "rows of A shifted by one are not supported; copy A to the lanes where it is read",
+}
 _COLLECTORS = tuple(f"collector::a::{use}" for use in ("fill", "use", "lastuse", "discard"))
 _KEEPING = _COLLECTORS[:2]
 _AFTER_COMMIT = "Wait for the mbarrier of a tcgen05.commit after it."
@@ -88,16 +93,16 @@ def mma(site: Site) -> Step:
                 added in double precision and rounded once to nearest even, where the hardware cuts off
                 aligned terms (emulator.numbers.tensor_core_sums): the last bits can differ. The collector
                 buffer is accounted for, and A read again all the same. Without .ws, .sp and .ashift; A in
-                tensor memory has elements of 8 bits or more and no scale factors. The lanes of row r of D use
+                tensor memory has elements of 8 bits or more, or packed ones of 4. The lanes of row r of D use
                 the scale factors in their own warp's lanes; all four copies must be equal.
     Source:     PTX ISA 9.0, tcgen05.mma (#tcgen05-mma-instructions-mma); Data Path Layout Organization;
                 the two halves of a pair's 128 rows: the figure of layout B.
     """
     group = take_cta_group(site)
     kind = site.expect(*_PLAIN_KINDS, *_BLOCKS)
-    for extra in ("ws", "sp", "ashift"):
+    for extra, instead in _REFUSED.items():
         if site.has(extra):
-            site.unsupported(f".{extra} is not supported yet")
+            site.unsupported(f".{extra}: {instead}")
     collector = site.one_of(*_COLLECTORS) or _COLLECTORS[-1]
     operands = Operands(site, group, kind.removeprefix("kind::"), _take_block(site, kind))
 

@@ -86,8 +86,6 @@ class Operands:
         self.mask: list[int] = []
         self.scales: list[AddressSource] = []
         if block is not None:
-            if self.a_in_tmem:
-                site.unsupported("A in tensor memory beside scale factors is not supported yet")
             self.scales = [site.address(4), site.address(5)]
             at = 6
         elif isinstance(site.operand(at), Vector):
@@ -140,14 +138,17 @@ class MmaPlan:
                 self.a_matrix = self._matrix(origin, "a-desc", asked.a, shape.m, k_major=shape.a_k_major)
             elif not shape.a_k_major:
                 raise FieldError("transpose A (bit 15)", "set, but A in tensor memory is K-major")
-            elif DTYPES[shape.a].bits < 8:
+            elif DTYPES[shape.a].bits < 8 and not self.packed:
                 raise FieldError(
-                    "atype, the type of A (bits 7 to 9)", f"{shape.a} in tensor memory: not supported yet"
+                    "atype, the type of A (bits 7 to 9)",
+                    f"{shape.a} in tensor memory is not supported for .kind::{kind}: put A in shared memory",
                 )
         except FieldError as wrong:
             raise origin.error(InvalidOperand, str(wrong)) from None
         self.lanes = (0, 16) if shape.m // group == 64 and group == 1 else (0,)
         """The lanes in which D may start."""
+        self.a_columns = shape.k // 8 if self.packed else shape.k * self.item // 4
+        """The columns of A in tensor memory."""
         self.parts = parts_of(shape.m, shape.n, group, self.lane) if self.lane in self.lanes else ()
         self.regions = [region_of(part, self.column, part.stop - part.first) for part in self.parts]
         self.n_scales = 0 if block is None else shape.k // block
