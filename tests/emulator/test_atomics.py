@@ -123,3 +123,78 @@ def test_cas_loop__counts_every_thread() -> None:
     for seed in range(3):
         _, after = run("atomics/cas_loop", seed)
         assert after["counter"].tolist() == [256, sum(range(256))]
+
+
+WIDE = """
+.version 8.4
+.target sm_90
+.address_size 64
+.visible .entry kernel(.param .u64 cells, .param .u64 given, .param .u64 before)
+{{
+    .reg .b32 %t;
+    .reg .b64 %at, %from, %to, %x<4>;
+    .reg .b128 %old, %b, %c;
+    mov.u32 %t, %tid.x;
+    ld.param.u64 %at, [cells];
+    ld.param.u64 %from, [given];
+    mad.wide.u32 %from, %t, 32, %from;
+    ld.param.u64 %to, [before];
+    mad.wide.u32 %to, %t, 16, %to;
+    ld.global.v2.u64 {{%x0, %x1}}, [%from];
+    ld.global.v2.u64 {{%x2, %x3}}, [%from+16];
+    mov.b128 %b, {{%x0, %x1}};
+    mov.b128 %c, {{%x2, %x3}};
+    {instruction};
+    st.global.b128 [%to], %old;
+    ret;
+}}
+"""
+
+
+def wide(instruction: str, cell: list[int], given: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """One cell of 128 bits that 32 lanes change in turn: the cell afterwards, and what each lane found."""
+    cells, before = np.array(cell, np.uint64), np.zeros((32, 2), np.uint64)
+    launch(WIDE.format(instruction=instruction), grid=1, block=32, args=[cells, given, before])
+    return cells, before
+
+
+def test_atom__exchanges_128_bits() -> None:
+    given = np.arange(128, dtype=np.uint64).reshape(32, 4)
+    cells, before = wide("atom.global.exch.b128 %old, [%at], %b", [7, 8], given)
+    np.testing.assert_array_equal(before, np.vstack([[[7, 8]], given[:-1, :2]]))
+    np.testing.assert_array_equal(cells, given[-1, :2])
+
+
+def test_atom__compares_both_halves_of_128_bits() -> None:
+    """Lane 3 expects the upper half, lane 5 the lower one, lane 9 both: only lane 9 stores."""
+    given = np.zeros((32, 4), np.uint64)
+    given[3], given[5], given[9] = (1, 8, 30, 31), (7, 1, 50, 51), (7, 8, 90, 91)
+    cells, before = wide("atom.relaxed.gpu.global.cas.b128 %old, [%at], %b, %c", [7, 8], given)
+    np.testing.assert_array_equal(cells, [90, 91])
+    assert before[9].tolist() == [7, 8]
+    assert before[10].tolist() == [90, 91]
+
+
+@pytest.mark.parametrize("operation", ["min", "max"])
+def test_red__vectors_of_halves_have_extremes(operation: str) -> None:
+    rng = np.random.default_rng(3)
+    cells, given = (rng.normal(0, 4, (32, 4)).astype(ml_dtypes.bfloat16) for _ in range(2))
+    wanted = (np.minimum if operation == "min" else np.maximum)(cells, given)
+    text = WIDE.format(
+        instruction=f"""mad.wide.u32 %at, %t, 8, %at;
+    {{ .reg .b32 %u<2>; mov.b64 {{%u0, %u1}}, %x0;
+    red.global.v2.bf16x2.{operation}.noftz [%at], {{%u0, %u1}}; }}
+    mov.b128 %old, {{%x0, %x1}}"""
+    )
+    held = np.zeros((32, 16), ml_dtypes.bfloat16)
+    held[:, :4] = given
+    words = cells.view(np.uint64)
+    launch(text, grid=1, block=32, args=[words, held.view(np.uint64), np.zeros((32, 2), np.uint64)])
+    np.testing.assert_array_equal(words.view(ml_dtypes.bfloat16), wanted)
+
+
+def test_red__one_half_has_no_extreme() -> None:
+    text = WIDE.format(instruction="red.global.max.noftz.bf16x2 [%at], %t")
+    arrays = np.zeros(2, np.uint64), np.zeros((32, 4), np.uint64), np.zeros((32, 2), np.uint64)
+    with pytest.raises(UnsupportedInstruction, match=r"\.bf16x2 is not one of"):
+        launch(text, grid=1, block=32, args=list(arrays))

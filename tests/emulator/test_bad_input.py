@@ -69,7 +69,7 @@ def test_right_input__runs():
         ((".version 8.0", "// ptx\nversion 8.0"), PtxSyntaxError, "version"),
         (("mul.f32", "mull.f32"), UnsupportedInstruction, "no instruction mull. Did you mean mul.*line 19"),
         (("mul.f32", "brood"), UnsupportedInstruction, r"no instruction brood\n"),
-        (("mul.f32", "tex.1d.v4"), UnsupportedInstruction, "PTX has tex, but the emulator does not"),
+        (("mul.f32", "tex.1d.v4"), UnsupportedInstruction, "textures and surfaces are not supported"),
         (("mul.f32", "cp.reduce"), UnsupportedInstruction, "does not have this form of cp"),
         (("mul.f32", "mul.f31"), UnsupportedInstruction, "line 19"),
         (("mul.f32 %x, %x, %f", "max.abs.f32 %x, %x, %f"), UnsupportedInstruction, "abs without .xorsign"),

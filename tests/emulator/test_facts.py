@@ -110,12 +110,12 @@ def test_facts__can_be_asked_of_an_instruction_without_operands(info):
 # --- a new instruction is known everywhere ------------------------------------------------------------------
 
 
-def st_bulk(site):
+def st_clear(site):
     """Fill bytes of shared memory with zeros.
 
     Shapes:     one address and one size in each lane.
     Units:      bytes; both multiples of 8.
-    Source:     PTX ISA 9.0, st.bulk (#data-movement-and-conversion-instructions-st-bulk).
+    Source:     none: PTX has no such instruction.
     """
     site.has("weak")
     assert site.has("shared::cta")
@@ -132,16 +132,16 @@ def st_bulk(site):
     return step
 
 
-def st_bulk_facts(one):
+def st_clear_facts(one):
     use = MemoryUse(space_of(one), 8, writes=True)
-    return Facts(category="bulk store", uses=(use,), uncounted="st.bulk")
+    return Facts(category="bulk store", uses=(use,), uncounted="st.clear")
 
 
 @pytest.fixture
-def bulk_store(monkeypatch):
-    """Register st.bulk for one test."""
+def clearing(monkeypatch):
+    """Register st.clear for one test."""
     monkeypatch.setattr(registry, "_REGISTRY", dict(registry._REGISTRY))
-    yield instruction("st.bulk", facts=st_bulk_facts)(st_bulk)
+    yield instruction("st.clear", facts=st_clear_facts)(st_clear)
     lookup.cache_clear()
 
 
@@ -165,7 +165,7 @@ def kernel(body):
 """
 
 
-FILL = "@%p0 st.bulk.weak.shared::cta [tile], 64, 0;"
+FILL = "@%p0 st.clear.weak.shared::cta [tile], 64, 0;"
 READ = "@%p1 ld.shared.v2.u64 {%d1, %d2}, [tile + 48]; @%p1 st.global.u64 [%d0], %d1;"
 ORDERED = kernel(f"{FILL} bar.sync 0; {READ}")
 
@@ -175,13 +175,13 @@ def run(text, **options):
     return launch(text, grid=1, block=64, args=[out], **options), out
 
 
-@pytest.mark.usefixtures("bulk_store")
+@pytest.mark.usefixtures("clearing")
 def test_new_store__runs_and_is_ordered_by_a_barrier():
     _, out = run(ORDERED)
     assert out == 0
 
 
-@pytest.mark.usefixtures("bulk_store")
+@pytest.mark.usefixtures("clearing")
 def test_new_store__gives_the_race_check_its_units(monkeypatch):
     plans, make = [], AccessPlan.__init__
     monkeypatch.setattr(
@@ -195,44 +195,44 @@ def test_new_store__gives_the_race_check_its_units(monkeypatch):
             run(kernel(f"{FILL} @%p1 st.shared.u64 [tile + 48], %d0;"), seed=seed)
 
 
-@pytest.mark.usefixtures("bulk_store")
+@pytest.mark.usefixtures("clearing")
 def test_new_store__has_its_class_in_explain():
     (site, barrier) = explain(ORDERED)["sites"]
     assert (site["kind"], site["what"]) == ("bulk store", "Fill bytes of shared memory with zeros.")
     assert barrier["kind"] == "barrier"
 
 
-@pytest.mark.usefixtures("bulk_store")
+@pytest.mark.usefixtures("clearing")
 def test_new_store__may_write_what_is_unwritten():
     text = kernel(f"ld.shared.u64 %d1, [tile]; bar.sync 0; {FILL}")
-    line = next(number for number, one in enumerate(text.split("\n"), 1) if "st.bulk" in one)
+    line = next(number for number, one in enumerate(text.split("\n"), 1) if "st.clear" in one)
     with pytest.raises(UninitializedRead, match=f"If the store at line {line} is to write it"):
         run(text)
 
 
-@pytest.mark.usefixtures("bulk_store")
+@pytest.mark.usefixtures("clearing")
 def test_new_store__is_traced():
     recorder = Recorder(memory=True)
     run(ORDERED, recorder=recorder)
-    events = [event for event in recorder.trace() if event.data.get("name", "").startswith("st.bulk")]
+    events = [event for event in recorder.trace() if event.data.get("name", "").startswith("st.clear")]
     assert {event.kind for event in events} == {"memory.store"}
     ranges = [touch["range"] for event in events for touch in event.data["touches"]]
     assert (min(first for first, _ in ranges), max(stop for _, stop in ranges)) == (0, 64)
 
 
-@pytest.mark.usefixtures("bulk_store")
+@pytest.mark.usefixtures("clearing")
 def test_new_store__has_its_place_in_the_memory_report():
     accesses = AccessLog()
     result, _ = run(ORDERED, accesses=accesses)
     report = memory_report(accesses, parse(ORDERED), uncounted=result.uncounted)
-    assert not report.of(instruction="st.bulk").rows
-    assert report.unseen == {"st.bulk": 2}  # both warps execute it, one of them with no active lane
+    assert not report.of(instruction="st.clear").rows
+    assert report.unseen == {"st.clear": 2}  # both warps execute it, one of them with no active lane
 
 
-@pytest.mark.usefixtures("bulk_store")
+@pytest.mark.usefixtures("clearing")
 def test_new_store__must_state_what_it_accesses(monkeypatch):
     for use in (MemoryUse("global", 8, writes=True), MemoryUse("shared", 16, writes=True)):
-        monkeypatch.delitem(registry._REGISTRY, "st.bulk")
-        instruction("st.bulk", facts=Facts(uses=(use,)))(st_bulk)
+        monkeypatch.delitem(registry._REGISTRY, "st.clear")
+        instruction("st.clear", facts=Facts(uses=(use,)))(st_clear)
         with pytest.raises(AssertionError, match="does not state its access to shared memory"):
             run(kernel(f"{FILL} // {use}"))

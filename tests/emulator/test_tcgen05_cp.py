@@ -183,11 +183,11 @@ def test_cp__needs_a_fence_and_a_right_descriptor():
         ("4x256b.warpx4", r"4x256b comes as \.4x256b"),
         (
             "128x256b.b8x16.b4x16_p64",
-            r"\.b8x16\.b4x16_p64, which is unpacked on the way, is not supported yet",
+            r"\.b8x16\.b4x16_p64, which unpacks elements on the way, is not supported",
         ),
         (
             "128x128b.b8x16.b6x16_p32",
-            r"\.b8x16\.b6x16_p32, which is unpacked on the way, is not supported yet",
+            r"\.b8x16\.b6x16_p32, which unpacks elements on the way, is not supported",
         ),
         ("128x256b.b8x16", r"\.b8x16 needs \.b6x16_p32 or \.b4x16_p64"),
         ("128x256b.b4x16_p64", r"\.b8x16 needs"),

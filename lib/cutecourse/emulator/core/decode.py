@@ -269,12 +269,10 @@ class _Decoder:
 
 
 def _unknown(instruction: Instruction) -> str:
-    """Say of an instruction that has no definition if PTX has it, and else what may be meant."""
+    """Say of an instruction without a definition if only its form is unknown, and else what may be meant."""
     opcode, known = instruction.opcode, {info.name.partition(".")[0] for info in supported_instructions()}
     if opcode in known:
         return f"{instruction.name} is not supported: the emulator does not have this form of {opcode}"
-    if opcode in OPCODES:
-        return f"{instruction.name} is not supported: PTX has {opcode}, but the emulator does not"
     near = get_close_matches(opcode, sorted(OPCODES), n=1)
     return f"PTX has no instruction {opcode}" + (f". Did you mean {near[0]}?" if near else "")
 

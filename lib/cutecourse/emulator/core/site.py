@@ -452,7 +452,8 @@ class Site:
     def finish(self) -> None:
         """Refuse the instruction if its definition has not taken all modifiers and operands."""
         if self.modifiers:
-            self.unsupported(f"no model of {', '.join('.' + m for m in self.modifiers)}")
+            unknown = ", ".join("." + m for m in self.modifiers)
+            self.unsupported(f"no model of {unknown}. Take the form without, if the result is the same")
         if self._looked_at is not None and len(self._looked_at) < len(self._operands):
             taken = number(len(self._looked_at), "operand")
             self.invalid(f"{self.instruction.name} takes {taken} here, not {len(self._operands)}")

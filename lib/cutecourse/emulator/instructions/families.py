@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from cutecourse.emulator.instructions import refused
 from cutecourse.emulator.instructions.alu import (
     approximate,
     arithmetic,
@@ -62,4 +63,5 @@ FAMILIES = (
     tcgen05_mma,
     tcgen05_sync,
     wgmma,
+    refused,
 )

@@ -25,9 +25,12 @@ from cutecourse.ptx.syntax import Address, Vector
 __all__ = ["TensorOperand", "find_map", "take_dims"]
 
 _DIMS = ("1d", "2d", "3d", "4d", "5d")
-_MODES = (
-    "im2col", "im2col::w", "im2col::w::128", "im2col_no_offs", "tile::gather4", "tile::scatter4",
-)  # fmt: skip
+_IM2COL = "describe the images as a tensor of more dimensions, and copy each tap of the filter with .tile"
+_INSTEAD = {
+    **dict.fromkeys(("im2col", "im2col::w", "im2col::w::128", "im2col_no_offs"), _IM2COL),
+    **dict.fromkeys(("tile::gather4", "tile::scatter4"), "copy the four rows with .tile, one at a time"),
+}
+"""The modes that are refused, and the way round each of them."""
 _MAP_ALIGNMENT = 64
 _KEPT_BOXES = 16384
 """How many boxes of a map a launch caches: the blocks of a row or column of the grid use the same ones."""
@@ -187,8 +190,8 @@ def _check_changed(origin: Origin, bound: BoundTensorMap, address: int) -> None:
 def take_dims(site: Site) -> int:
     """Take the dimension and the mode of a tensor instruction."""
     dims = _DIMS.index(site.expect(*_DIMS)) + 1
-    mode = site.one_of(*_MODES)
+    mode = site.one_of(*_INSTEAD)
     if mode is not None:
-        site.unsupported(f".{mode} is not supported yet, only .tile")
+        site.unsupported(f".{mode} is not supported: {_INSTEAD[mode]}")
     site.has("tile")
     return dims

@@ -148,7 +148,9 @@ def _parts(site: Site) -> tuple[list[Operand], Function, list[Operand]]:
         site.invalid("a call needs the name of a function")
     callee = site.scope.lookup(operands[0].text)
     if isinstance(callee, Register):
-        site.unsupported("indirect calls are not supported")
+        site.unsupported(
+            "indirect calls are not supported: call the function by its name, behind a branch for each one"
+        )
     if not isinstance(callee, Function):
         site.invalid(f"{operands[0]} is not a function")
     arguments: list[Operand] = []
@@ -204,7 +206,9 @@ def call(site: Site) -> Step:
     if callee.body is None:
         builtin = LIBRARY.get(callee.name)
         if builtin is None:
-            site.unsupported(f"{callee.name} has no body in this module")
+            site.unsupported(
+                f"{callee.name} has no body in this module: put its text into the module, or inline it"
+            )
         return builtin(site, results, arguments)
     steps = [_pass(site, callee, *pair, back=False) for pair in zip(callee.params, arguments, strict=True)]
     site.behind = [

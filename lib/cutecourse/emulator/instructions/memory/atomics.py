@@ -27,6 +27,8 @@ Words = NDArray[Any]
 Update = Callable[[Words, Words, Words], Words]
 """(old word in memory, operand b, operand c or else b) -> new word in memory, all as unsigned words."""
 
+_WORD = 8
+"""Bytes of the largest word that NumPy computes with."""
 _TYPES = {
     "add": ("u32", "s32", "u64", "f32", "f64", "f16", "f16x2", "bf16", "bf16x2"),
     "min": ("u32", "s32", "u64", "s64"),
@@ -36,10 +38,11 @@ _TYPES = {
     "and": ("b32", "b64"),
     "or": ("b32", "b64"),
     "xor": ("b32", "b64"),
-    "exch": ("b32", "b64"),
-    "cas": ("b16", "b32", "b64"),
+    "exch": ("b32", "b64", "b128"),
+    "cas": ("b16", "b32", "b64", "b128"),
 }
-_FLOATS = ("f16", "f16x2", "bf16", "bf16x2", "f32", "f64")
+_HALVES = ("f16", "f16x2", "bf16", "bf16x2")
+_FLOATS = (*_HALVES, "f32", "f64")
 
 
 @by_modifiers
@@ -56,7 +59,7 @@ def atom(site: Site) -> Step:
 
     Shapes:     d, b and c are registers of the type. red has no d. Only cas has c: it compares with b and
                 stores c.
-    Units:      addresses in bytes, multiples of the access's size.
+    Units:      addresses in bytes, multiples of the access's size. A word of 128 bits is two of 64.
     Errors:     AddressError, AlignmentError, UninitializedRead (shared memory that nobody has written).
     Simplified: lanes that use one address take turns in the order of their numbers; the hardware's order is
                 not defined. Memory order and scope have no effect. add.f32 flushes subnormals in global
@@ -75,20 +78,29 @@ def atom(site: Site) -> Step:
     hinted = site.has("L2::cache_hint")
     noftz = site.has("noftz")
     count = take_vector(site)
-    type_name = site.type(*_TYPES[name])
-    if noftz != (type_name in ("f16", "f16x2", "bf16", "bf16x2")):
-        site.unsupported(f"add.{type_name} {'needs' if not noftz else 'has no'} .noftz")
-    if count > 1 and (name != "add" or type_name not in _FLOATS or space != "global"):
-        site.unsupported("a vector is possible only for add of floats in global memory")
+    extreme = count > 1 and name in ("min", "max")
+    type_name = site.type(*(_HALVES if extreme else _TYPES[name]))
+    if noftz != (type_name in _HALVES):
+        site.unsupported(f"{name}.{type_name} {'needs' if not noftz else 'has no'} .noftz")
+    if count > 1 and not (space == "global" and type_name in _FLOATS and (name == "add" or extreme)):
+        site.unsupported("a vector is possible only for add, min and max of floats in global memory")
 
     n_bytes = KINDS[type_name][0] // 8
+    is_wide = n_bytes > _WORD
+    if is_wide:
+        n_bytes, count = _WORD, n_bytes // _WORD
     kind = f"u{8 * n_bytes}"
     first = 1 if returns else 0
-    results = site.destinations(0, kind) if returns else []
+
+    def parts(slots: list[int]) -> list[int]:
+        return site.part_slots("u128", slots[0], "u64") if is_wide else slots
+
+    whole = "u128" if is_wide else kind
+    results = parts(site.destinations(0, whole)) if returns else []
     address = site.address(first)
-    operands = [site.sources(first + 1, kind)]
+    operands = [parts(site.sources(first + 1, whole))]
     if name == "cas":
-        operands.append(site.sources(first + 2, kind))
+        operands.append(parts(site.sources(first + 2, whole)))
     expected = first + 1 + len(operands) + hinted
     if len(site.operands) != expected or any(len(slots) != count for slots in operands):
         site.invalid(f"{site.instruction.name} takes {expected} operands with {count} registers each")
@@ -145,6 +157,8 @@ def _one_after_the_other(part: Part, given: list[Words], update: Update) -> Word
 def _update(name: str, type_name: str, *, in_global: bool) -> Update:
     if name == "exch":
         return lambda old, b, c: b
+    if name == "cas" and type_name == "b128":
+        return lambda old, b, c: np.where((old == b).all(axis=-1, keepdims=True), c, old)
     if name == "cas":
         return lambda old, b, c: np.where(old == b, c, old)
     if type_name == "f64" and not in_global:

@@ -21,9 +21,10 @@ from cutecourse.emulator.core.memory import (
 from cutecourse.emulator.core.program import Step
 from cutecourse.emulator.core.registry import instruction
 from cutecourse.emulator.core.site import AddressSource, Site
+from cutecourse.emulator.errors import InvalidOperand
 from cutecourse.emulator.instructions import runs
 from cutecourse.emulator.instructions.lanes import map_lanes
-from cutecourse.emulator.instructions.stating import by_modifiers, bytes_of, space_of
+from cutecourse.emulator.instructions.stating import by_modifiers, bytes_of, shared_space_of, space_of
 from cutecourse.emulator.memory.access import Access
 from cutecourse.ptx.scopes import type_bits
 from cutecourse.ptx.syntax import Instruction, Vector
@@ -42,6 +43,7 @@ _HINTS = (
 
 _STRONG = {"volatile", "relaxed", "acquire", "release", "mmio"}
 """Memory orders stronger than weak."""
+_BULK_UNIT = 8
 _WINDOWS = {
     "shared": SHARED_WINDOW,
     "local": LOCAL_WINDOW,
@@ -243,6 +245,46 @@ def st(site: Site) -> Step:
     return runs.store(site.program.rows, access, address, word, sources, store)
 
 
+@by_modifiers
+def _bulk_facts(one: Instruction) -> Facts:
+    use = MemoryUse(shared_space_of(one), _BULK_UNIT, writes=True)
+    return Facts(category="bulk store", result=False, uses=(use,), uncounted="st.bulk")
+
+
+@instruction("st.bulk", facts=_bulk_facts)
+def st_bulk(site: Site) -> Step:
+    """Fill bytes of shared memory with zeros.
+
+    Shapes:     one address and one size in each lane.
+    Units:      address and size in bytes, multiples of 8; the initial value is the constant 0.
+    Errors:     AddressError, AlignmentError; InvalidOperand for a size that is no multiple of 8.
+    Simplified: it is a store of the thread, done at once.
+    Source:     PTX ISA 9.0, Data Movement and Conversion Instructions: st.bulk
+                (#data-movement-and-conversion-instructions-st-bulk).
+    """
+    site.has("weak")
+    space = "shared" if site.has("shared::cta") or site.has("shared") else "generic"
+    address, size = site.address(0), site.source(1, "u64")
+    if site.constant(2) != 0:
+        site.invalid("st.bulk fills with the constant 0")
+    words = Access(site, space, _BULK_UNIT, writes=True)
+
+    def step(bundle: Bundle, mask: Mask) -> None:
+        active = site.active(bundle, mask)
+        sizes = np.where(active, bundle.rows["u64"][size], np.uint64(0))
+        odd = sizes % np.uint64(_BULK_UNIT) != 0
+        if odd.any():
+            lane = int(np.flatnonzero(odd)[0])
+            wrong = int(sizes.reshape(-1)[lane])
+            raise site.error(InvalidOperand, f"{wrong} bytes are no multiple of {_BULK_UNIT}", bundle, lane)
+        start = address.lanes(bundle)
+        for offset in range(0, int(sizes.max()), _BULK_UNIT):
+            inside = sizes > offset
+            words.store(bundle, start + start.dtype.type(offset), inside, np.zeros(inside.sum(), np.uint64))
+
+    return step
+
+
 @instruction(
     "prefetch", "prefetchu", "applypriority", "discard", facts=lambda one: Facts(uncounted=one.opcode)
 )
@@ -306,7 +348,7 @@ def cvta(site: Site) -> Step:
     space = _take_space(site)
     kind = site.type("u64", "u32")
     if kind == "u32":
-        site.unsupported("addresses of 32 bits")
+        site.unsupported("addresses of 32 bits: take cvta.u64")
     if space == "param" and site.in_entry and not back:
         return map_lanes(site, np.bitwise_or, "u64", "u64", ("u64", site.constant_slot("u64", PARAM_WINDOW)))
     space = "local" if space == "param" and not site.in_entry else space.removesuffix("::cluster")

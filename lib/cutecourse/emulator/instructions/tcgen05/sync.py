@@ -128,11 +128,12 @@ def fence(site: Site) -> Step:
     return step
 
 
-@instruction(
-    "tcgen05.shift", facts=Facts(category="tcgen05", refused="it is not supported yet", publishes=True)
-)
+_SHIFT = "rows are not shifted. Load them with tcgen05.ld, and store them where they belong with tcgen05.st"
+
+
+@instruction("tcgen05.shift", facts=Facts(category="tcgen05", refused=_SHIFT, publishes=True))
 def shift(site: Site) -> Step:
-    """Shift rows of tensor memory down. Not supported yet.
+    """Shift rows of tensor memory down. Not supported.
 
     Shapes:     once for each active lane.
     Errors:     UnsupportedInstruction, always.

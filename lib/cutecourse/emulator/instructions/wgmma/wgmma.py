@@ -142,7 +142,9 @@ def _check_registers(flight: Flight, origin: Origin, form: Form) -> None:
 def _form(site: Site) -> Form:
     take_sync_aligned(site)
     if site.has("sp"):
-        site.unsupported(".sp, a sparse A, is not supported yet")
+        site.unsupported(
+            ".sp: a sparse A is not supported; take the dense form, with the zeros of A in shared memory"
+        )
     shape = next((m for m in site.modifiers if re.fullmatch(r"m64n\d+k\d+", m)), None)
     if shape is None:
         site.unsupported("a shape m64nNkK is missing")
@@ -150,7 +152,7 @@ def _form(site: Site) -> Form:
     n, k = map(int, shape[4:].split("k"))
     satfinite = site.has("satfinite")
     if "b1" in site.modifiers:
-        site.unsupported(".b1 is not supported yet")
+        site.unsupported(".b1 is not supported: take .s8 with elements 0 and 1")
     d = site.type("f32", "f16", "s32")
     a = site.type(*BYTES)
     b = site.type(*BYTES)
