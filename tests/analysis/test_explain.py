@@ -11,7 +11,7 @@ import pytest
 
 from cutecourse.analysis import explain, report
 from cutecourse.analysis.values import Bits
-from cutecourse.descriptors import SMEM_SM100, make_instr_desc
+from cutecourse.descriptors import SMEM_SM100, make_instr_desc, make_instr_desc_block_scaled
 from cutecourse.emulator import supported_instructions
 from cutecourse.errors import CourseError
 from tools.cases import ptx_cases
@@ -127,13 +127,27 @@ def test_explain__reads_descriptors_that_are_constants():
     assert b["fields"] == {}
 
 
+def test_explain__decodes_a_descriptor_with_scale_factors():
+    idesc = make_instr_desc_block_scaled("e2m1", "e2m1", "f32", "ue4m3", 256, 128, kind="mxf4nvf4", b_sf_id=2)
+    form = "tcgen05.mma.cta_group::2.kind::mxf4nvf4.block_scale.scale_vec::4X"
+    form += " [%r3], %d, %out, %r2, [%r4], [%r5], %p"
+    text = TEXT.replace("tcgen05.mma.cta_group::2.kind::f16 [%r3], %d, %out, %r2, %p", form)
+    found = explain(text.replace(f"mov.b32 %r2, {IDESC};", f"mov.b32 %r2, {idesc};"))
+    *_, instruction = site(found, "tcgen05.mma")["descriptors"]
+    assert instruction["format"] == "InstrDescriptorBlockScaled"
+    fields = instruction["fields"]
+    assert (fields["a_format"], fields["scale_format"], fields["b_sf_id"]) == ("E2M1", "UE4M3", "2")
+    assert (fields["m_dim"], fields["n_dim"]) == ("256 rows", "128 columns")
+    assert "InstrDescriptorBlockScaled" in report(found)
+
+
 def test_explain__what_the_emulator_refuses():
     (fault,) = explain(TEXT)["refused"]
     assert (fault["line"], fault["class"]) == (line_of(TEXT, "tcgen05.shift"), "UnsupportedInstruction")
     unknown = TEXT.replace("tcgen05.shift.cta_group::2.down [%r3]", "wmma.fence.sync.aligned")
     found = explain(unknown)
     assert [f["line"] for f in found["refused"]] == [line_of(unknown, "wmma.fence")]
-    assert site(found, "wmma.fence")["what"] == "The emulator does not know this instruction."
+    assert site(found, "wmma.fence")["what"].endswith("Not supported.")
     assert "The emulator refuses" in report(found)
 
 

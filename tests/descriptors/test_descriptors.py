@@ -16,6 +16,7 @@ from cutecourse import descriptors
 from cutecourse.descriptors import (
     ELEMENT_FORMATS,
     FORMATS,
+    INSTR_BLOCK_SCALED_SM100,
     INSTR_SM100,
     SMEM_SM90,
     SMEM_SM100,
@@ -32,6 +33,7 @@ Case = dict[str, Any]
 DATA = json.loads(regenerate.PROGRAM.data.read_text())
 CASES: dict[str, Case] = {case["case"]: case for case in DATA["cases"]}
 STRUCTS = {"smem_sm90": SMEM_SM90, "smem_sm100": SMEM_SM100, "instr_sm100": INSTR_SM100}
+STRUCTS["instr_scaled_sm100"] = INSTR_BLOCK_SCALED_SM100
 
 
 def of_kind(kind: str) -> list[str]:
@@ -68,6 +70,19 @@ def test_make_instr_desc__gives_the_number_of_cutlass(name: str) -> None:
     )  # fmt: skip
     assert desc == case["expect"]["desc"]
     assert make_runtime_instr_desc(desc) == case["expect"]["runtime"]
+
+
+@pytest.mark.parametrize("name", of_kind("scaled"))
+def test_make_instr_desc_block_scaled__gives_the_number_of_cutlass(name: str) -> None:
+    case = CASES[name]
+    desc = make_instr_desc_block_scaled(
+        case["a"], case["b"], "f32", case["scales"], case["m"], case["n"], case["a_major"], case["b_major"],
+        kind=case["mma"], a_neg=case["a_neg"] == "Neg", b_neg=case["b_neg"] == "Neg",
+    )  # fmt: skip
+    assert desc == case["expect"]["desc"]
+    said = instr_format(case["mma"]).decode(desc)
+    assert (said["a_format"], said["b_format"]) == (case["a"].upper(), case["b"].upper())
+    assert said["scale_format"] == case["scales"].upper()
 
 
 @pytest.mark.parametrize("name", of_kind("enumeration"))
@@ -196,11 +211,17 @@ def test_make_instr_desc__refuses_types_and_shapes_by_name() -> None:
         make_instr_desc("f16", "f16", "f32", 128, 64, a_major="M")
 
 
-@pytest.mark.parametrize("kind", ["mxf8f6f4", "mxf4", "mxf4nvf4"])
-def test_block_scaled__is_refused_by_name(kind: str) -> None:
-    with refused("InstrDescriptorBlockScaled", kind, "not supported"):
-        instr_format(kind)
-    with refused("InstrDescriptorBlockScaled", "make_instr_desc_block_scaled"):
-        make_instr_desc_block_scaled("e2m1", "e2m1", "f32")
-    with refused("kind", "'f18'"):
+def test_make_instr_desc_block_scaled__refuses_by_name() -> None:
+    types = ("e2m1", "e2m1", "f32", "ue8m0", 128, 64)
+    with refused("kind", "'f8f6f4' has no scale factors"):
+        make_instr_desc_block_scaled(*types, kind="f8f6f4")
+    with refused("a_format", "mxf4 has no e4m3; it has e2m1"):
+        make_instr_desc_block_scaled("e4m3", *types[1:], kind="mxf4")
+    with refused("scale_format", "mxf4 has ue8m0, not ue4m3"):
+        make_instr_desc_block_scaled(*types[:3], "ue4m3", 128, 64, kind="mxf4")
+    with refused("c_type", "f32, not f16"):
+        make_instr_desc_block_scaled("e4m3", "e4m3", "f16", "ue8m0", 128, 64)
+    with refused("a_sf_id", "a_sf_id = 4"):
+        make_instr_desc_block_scaled(*types, a_sf_id=4)
+    with refused("kind", "'f18'", "mxf4nvf4"):
         instr_format("f18")

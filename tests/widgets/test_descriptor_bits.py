@@ -25,7 +25,7 @@ from cutecourse.widgets import DescriptorBits, WidgetError
 from cutecourse.widgets.descriptor_figure import draw_descriptor
 from cutecourse.widgets.descriptor_reading import chunk_byte, problems, reserved, segments, taken_by
 
-FORMATS = (SMEM_SM90, SMEM_SM100, INSTR_SM100, instr_format("i8"), instr_format("f8f6f4"))
+FORMATS = (SMEM_SM90, SMEM_SM100, INSTR_SM100, *map(instr_format, ("i8", "f8f6f4", "mxf4")))
 OPERATIONS = ("SM100_MMA_F16BF16_SS", "SM100_MMA_F16BF16_2x1SM_SS")
 
 
@@ -61,7 +61,9 @@ def test_problems__are_what_the_format_refuses(fmt: DescriptorFormat) -> None:
 
 def test_problems__name_every_reserved_bit_and_number() -> None:
     for fmt in FORMATS:
-        legal = 1 << 46 if fmt is SMEM_SM100 else 0
+        named = [field for field in fmt.fields if field.names is not None]
+        legal = sum(min(field.names.values()) << field.low for field in named)
+        legal |= 1 << 46 if fmt is SMEM_SM100 else 0
         bits = {low + i for low, count in reserved(fmt) for i in range(count)}
         assert sum(1 << bit for bit in bits) == ((1 << fmt.bits) - 1) & ~fmt.used
         for bit in bits:

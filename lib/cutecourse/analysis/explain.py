@@ -12,7 +12,6 @@ from cutecourse.analysis.values import Bits, Values
 from cutecourse.descriptors import (
     SMEM_SM90,
     SMEM_SM100,
-    DescriptorError,
     DescriptorFormat,
     instr_format,
 )
@@ -196,10 +195,7 @@ def _descriptors(instruction: Instruction) -> Iterator[tuple[str, DescriptorForm
     for one in facts_of(instruction).descriptors:
         if one.operand >= len(instruction.operands):
             continue
-        try:
-            fmt = instr_format(one.kind) if one.format == "instruction" else _MATRIX_FORMATS[one.format]
-        except DescriptorError:
-            continue  # a block-scaled kind, whose descriptor has other fields
+        fmt = instr_format(one.kind) if one.format == "instruction" else _MATRIX_FORMATS[one.format]
         yield one.name, fmt, instruction.operands[one.operand]
 
 

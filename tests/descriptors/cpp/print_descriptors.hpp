@@ -74,6 +74,31 @@ inline void instr_sm100_unpack(char const* name, uint64_t bits) {
   GET(a_negate_), GET(b_negate_), GET(a_major_), GET(b_major_), GET(n_dim_), GET(m_dim_), GET(max_shift_);
 }
 
+template <int N>
+void instr_scaled_sm100_pack(char const* name, unsigned const (&values)[N]) {
+  begin(name);
+  UMMA::InstrDescriptorBlockScaled desc = {};
+  int i = 0;
+  SET(sparse_id2_), SET(sparse_flag_), SET(b_sf_id_), SET(a_format_), SET(b_format_), SET(a_negate_);
+  SET(b_negate_), SET(a_major_), SET(b_major_), SET(n_dim_), SET(scale_format_), SET(m_dim_), SET(a_sf_id_);
+  SET(k_size_);
+  number("desc", desc.desc_);
+}
+
+inline void instr_scaled_sm100_unpack(char const* name, uint64_t bits) {
+  begin(name);
+  UMMA::InstrDescriptorBlockScaled desc;
+  desc.desc_ = uint32_t(bits);
+  GET(sparse_id2_), GET(sparse_flag_), GET(b_sf_id_), GET(a_format_), GET(b_format_), GET(a_negate_);
+  GET(b_negate_), GET(a_major_), GET(b_major_), GET(n_dim_), GET(scale_format_), GET(m_dim_), GET(a_sf_id_);
+  GET(k_size_);
+}
+
+inline void scaled(char const* name, UMMA::InstrDescriptorBlockScaled desc) {
+  begin(name);
+  number("desc", desc.desc_);
+}
+
 // The runtime descriptor: the same bits in the upper half.
 inline void made(char const* name, UMMA::InstrDescriptor desc) {
   begin(name);
@@ -107,4 +132,10 @@ inline void enumerations() {
   using C = UMMA::CFormat;
   C const c[] = {C::F16, C::F32, C::S32};
   names("C_FORMATS", c, 3);
+  using P = UMMA::MXF4Format;
+  P const f4[] = {P::E2M1};
+  names("MXF4Format", f4, 1);
+  using X = UMMA::ScaleFormat;
+  X const scales[] = {X::UE4M3, X::UE8M0};
+  names("SCALE_FORMATS", scales, 2);
 }

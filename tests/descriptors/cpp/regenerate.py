@@ -35,8 +35,13 @@ STRUCTS: dict[str, list[tuple[str, int]]] = {
         ("b_format_", 3), ("a_negate_", 1), ("b_negate_", 1), ("a_major_", 1), ("b_major_", 1), ("n_dim_", 6),
         ("m_dim_", 5), ("max_shift_", 2),
     ],
+    "instr_scaled_sm100": [
+        ("sparse_id2_", 2), ("sparse_flag_", 1), ("b_sf_id_", 2), ("a_format_", 3), ("b_format_", 3),
+        ("a_negate_", 1), ("b_negate_", 1), ("a_major_", 1), ("b_major_", 1), ("n_dim_", 6),
+        ("scale_format_", 1), ("m_dim_", 5), ("a_sf_id_", 2), ("k_size_", 1),
+    ],
 }  # fmt: skip
-WIDTH = {"smem_sm90": 64, "smem_sm100": 64, "instr_sm100": 32}
+WIDTH = {"smem_sm90": 64, "smem_sm100": 64, "instr_sm100": 32, "instr_scaled_sm100": 32}
 
 CPP_TYPES = {
     "f16": "half_t",
@@ -51,6 +56,8 @@ CPP_TYPES = {
     "e2m1": "detail::float_e2m1_unpacksmem_t",
     "f32": "float",
     "s32": "int32_t",
+    "ue8m0": "float_ue8m0_t",
+    "ue4m3": "float_ue4m3_t",
 }
 
 
@@ -98,13 +105,33 @@ def made_cases() -> list[Case]:
     ]
 
 
+def scaled_cases() -> list[Case]:
+    """make_instr_desc_block_scaled for every kind; where a kind has 4 bits alone, they are packed."""
+    rows = [
+        ("mxf8f6f4", "e4m3", "e5m2", "ue8m0", 128, 256, "K", "MN", "One", "One"),
+        ("mxf8f6f4", "e2m3", "e3m2", "ue8m0", 256, 64, "K", "K", "Neg", "One"),
+        ("mxf8f6f4", "e2m1", "e4m3", "ue8m0", 128, 8, "K", "MN", "One", "Neg"),
+        ("mxf4", "e2m1", "e2m1", "ue8m0", 128, 192, "K", "K", "One", "One"),
+        ("mxf4nvf4", "e2m1", "e2m1", "ue8m0", 256, 256, "K", "K", "One", "One"),
+        ("mxf4nvf4", "e2m1", "e2m1", "ue4m3", 128, 128, "K", "K", "Neg", "Neg"),
+    ]
+    names = ("mma", "a", "b", "scales", "m", "n", "a_major", "b_major", "a_neg", "b_neg")
+    return [
+        {"case": "scaled-" + "-".join(map(str, row[:6])), "kind": "scaled"}
+        | dict(zip(names, row, strict=True))
+        for row in rows
+    ]
+
+
 def all_cases() -> list[Case]:
     enumerations = (
-        "GMMA_LAYOUT_TYPES", "UMMA_LAYOUT_TYPES", "F16F32Format", "S8Format", "MXF8F6F4Format", "C_FORMATS"
+        "GMMA_LAYOUT_TYPES", "UMMA_LAYOUT_TYPES", "F16F32Format", "S8Format", "MXF8F6F4Format", "C_FORMATS",
+        "MXF4Format", "SCALE_FORMATS",
     )  # fmt: skip
     return [
         *struct_cases(),
         *made_cases(),
+        *scaled_cases(),
         *({"case": name, "kind": "enumeration"} for name in enumerations),
     ]
 
@@ -118,6 +145,14 @@ def call(case: Case) -> str:
         return f"{case['struct']}_unpack({name}, {case['bits']}ull);"
     if case["kind"] == "enumeration":
         return "enumerations();" if case["case"] == "GMMA_LAYOUT_TYPES" else ""
+    if case["kind"] == "scaled":
+        packed = {"e2m1": "float_e2m1_t"} if case["mma"] != "mxf8f6f4" else {}
+        kinds = {**CPP_TYPES, **packed}
+        types = ", ".join((kinds[case["a"]], kinds[case["b"]], "float", kinds[case["scales"]]))
+        majors = f"UMMA::Major::{case['a_major']}, UMMA::Major::{case['b_major']}"
+        signs = f"UMMA::ScaleIn::{case['a_neg']}, UMMA::ScaleIn::{case['b_neg']}"
+        arguments = f"{types}, {case['m']}, {case['n']}, {majors}, {signs}"
+        return f"scaled({name}, UMMA::make_instr_desc_block_scaled<{arguments}>());"
     types = ", ".join(CPP_TYPES[case[which]] for which in "abc")
     majors = f"UMMA::Major::{case['a_major']}, UMMA::Major::{case['b_major']}"
     signs = f"UMMA::ScaleIn::{case['a_neg']}, UMMA::ScaleIn::{case['b_neg']}"
