@@ -30,6 +30,7 @@ from cutecourse.emulator.core.observer import Observer
 from cutecourse.emulator.core.processes import run_parts
 from cutecourse.emulator.core.program import Program
 from cutecourse.emulator.core.scheduler import Scheduler
+from cutecourse.emulator.core.steering import Steering
 from cutecourse.emulator.errors import EmulatorError, LaunchError
 from cutecourse.emulator.instructions.wgmma.registers import watch
 from cutecourse.emulator.memory.host_arrays import host_arrays
@@ -48,7 +49,7 @@ from cutecourse.trace import AccessLog, Recorder
 if TYPE_CHECKING:
     from cutecourse.emulator.core.hazards import Note
 
-__all__ = ["DEFAULT_BUDGET", "LaunchResult", "launch", "shared_limit_bytes"]
+__all__ = ["DEFAULT_BUDGET", "LaunchResult", "launch", "program_of", "shared_limit_bytes"]
 
 DEFAULT_BUDGET = 20_000_000
 """A launch that issues more instructions, counted once for a bundle of warps, is considered endless."""
@@ -114,6 +115,8 @@ def launch(
     processes: int | None = None,
     accesses: AccessLog | None = None,
     keep_going: bool = False,
+    steering: Steering | None = None,
+    observe: Callable[[Any], Observer | None] | None = None,
 ) -> LaunchResult:
     """Run a kernel from its PTX text, or the module that was read from it, on this machine's CPU.
 
@@ -139,6 +142,7 @@ def launch(
     `keep_going` goes on after hazards that are errors where that is possible: they become notes with the
     severity "error", each pair of lines once. The launch ends at the first hazard after which it cannot go
     on, or after 20 others; the error then has the notes.
+    `steering` delays some warps or work, for emulator.prove; `observe` makes one more observer of a cohort.
 
     Raises PtxError for a malformed text, and EmulatorError for every mistake of the launch or the kernel. A
     KeyboardInterrupt gets a note of the lines that ran most often.
@@ -168,10 +172,12 @@ def launch(
                 observers.append(lambda cohort: MemoryRecording())
         if accesses is not None:
             observers.append(lambda cohort: AccessLogging(accesses))
+        if observe is not None:
+            observers.append(observe)
         memory = Memory()
         args = _listed(args)
         parameters, tensor_maps = _bind(function, args, memory)
-        program = _decoded(checked, function.name, int(dynamic_smem))
+        program = _decoded(checked, function.name, int(dynamic_smem), steerable=steering is not None)
         machine = Machine(
             program.with_shared_names(names) if names else program,
             memory,
@@ -185,8 +191,9 @@ def launch(
             arithmetic,
             chosen,
             observers,
-            is_watched=recorder is not None or accesses is not None,
+            is_watched=recorder is not None or accesses is not None or observe is not None,
             keep_going=bool(keep_going),
+            steering=steering,
         )
         _check_shared(machine)
     except EmulatorError as error:
@@ -258,9 +265,15 @@ def _in_order(machine: Machine) -> tuple[Note, ...]:
 
 
 @lru_cache(maxsize=32)
-def _decoded(checked: CheckedModule, entry: str, dynamic_smem: int) -> Program:
+def _decoded(checked: CheckedModule, entry: str, dynamic_smem: int, *, steerable: bool) -> Program:
     """Decode an entry of a module; the program is kept for later launches, because nothing changes it."""
-    return decode(checked, checked.module.entries[entry], dynamic_smem, wrap=watch)
+    return decode(checked, checked.module.entries[entry], dynamic_smem, wrap=watch, steerable=steerable)
+
+
+def program_of(checked: CheckedModule, arguments: Mapping[str, Any]) -> Program:
+    """The program that a launch with these arguments runs under a steering."""
+    function = _entry(checked.module, arguments.get("entry"))
+    return _decoded(checked, function.name, int(arguments.get("dynamic_smem", 0)), steerable=True)
 
 
 def _uncounted(program: Program) -> dict[str, str]:

@@ -72,6 +72,35 @@ class Run:
         return self.record.ptx
 
 
+def _launch_arguments(
+    spec: LaunchSpec, launched: LaunchSpec, entry: str, bound: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The arguments of `emulator.launch` for a kernel whose text is `launched`."""
+    return {
+        "grid": spec.grid,
+        "block": spec.block,
+        "cluster": spec.cluster,
+        "args": emulator_arguments(launched, bound),
+        "dynamic_smem": spec.dynamic_smem,
+        "entry": entry,
+    }
+
+
+def launch_of(kernel: LaunchSpec | ModuleType, /, **arrays: Any) -> dict[str, Any]:
+    """Compile a kernel and give the arguments with which the emulator launches it, `ptx` among them.
+
+    arrays    as for `run`; they are copied.
+    Errors:   ArgumentError, CompileError, NoCompilerError.
+    """
+    spec = specification(kernel)
+    bound = bind(spec, arrays)
+    compiled = compile_for(
+        spec, {name: value.extents for name, value in bound.items() if isinstance(value, Bound)}
+    )
+    launched = spec if compiled.missing is None else spec.with_text(str(compiled.ptx))
+    return {"ptx": str(compiled.ptx), **_launch_arguments(spec, launched, compiled.entry, bound)}
+
+
 def run(
     kernel: LaunchSpec | ModuleType,
     /,
@@ -123,12 +152,7 @@ def run(
         start = time.perf_counter()
         emulated = emulator.launch(
             compiled.ptx,
-            grid=spec.grid,
-            block=spec.block,
-            cluster=spec.cluster,
-            args=emulator_arguments(launched, bound),
-            dynamic_smem=spec.dynamic_smem,
-            entry=compiled.entry,
+            **_launch_arguments(spec, launched, compiled.entry, bound),
             seed=seed,
             recorder=recorder,
             accesses=accesses,

@@ -25,6 +25,7 @@ from cutecourse.emulator.core.program import BasicBlock, Control, Program, Step
 from cutecourse.emulator.core.registry import facts_of, lookup, supported_instructions
 from cutecourse.emulator.core.site import Site
 from cutecourse.emulator.core.special import dynamic_value
+from cutecourse.emulator.core.steering import Paused
 from cutecourse.emulator.errors import EmulatorError, UnsupportedInstruction
 from cutecourse.ptx.checked import CheckedModule
 from cutecourse.ptx.opcodes import OPCODES
@@ -41,11 +42,13 @@ def decode(
     *,
     wrap: Callable[[Site, Step], Step] = lambda site, step: step,
     faults: list[EmulatorError] | None = None,
+    steerable: bool = False,
 ) -> Program:
     """Decode one entry of a module. `faults` collects one error for each faulty instruction.
 
     dynamic_smem  in bytes
     wrap          may replace the step of an instruction, given its site; not called for control instructions
+    steerable     asks a launch's steering before each instruction by which threads or engines meet
     Errors:       UnsupportedInstruction, InvalidOperand, LaunchError; one error names all instructions at
                   fault.
     """
@@ -53,7 +56,7 @@ def decode(
     _refuse_recursion(checked, entry, flat)
     module = checked.module
     program = Program(module, entry, flat, Placement(module, entry, flat, dynamic_smem))
-    _Decoder(program, wrap, [] if faults is None else faults).run()
+    _Decoder(program, wrap, [] if faults is None else faults, steerable=steerable).run()
     return program
 
 
@@ -82,13 +85,19 @@ class _Decoder:
     """Fills a program, function by function."""
 
     def __init__(
-        self, program: Program, wrap: Callable[[Site, Step], Step], faults: list[EmulatorError]
+        self,
+        program: Program,
+        wrap: Callable[[Site, Step], Step],
+        faults: list[EmulatorError],
+        *,
+        steerable: bool,
     ) -> None:
         self.program = program
         for name, flat in program.flat.items():
             program.facts[name] = tuple(map(facts_of, flat.instructions))
         self._wrap = wrap
         self._faults = faults
+        self._steerable = steerable
         self._function = ""
         """The function whose instructions are being decoded."""
         self._flat: FlatFunction
@@ -162,7 +171,7 @@ class _Decoder:
         total, facts = len(flat.instructions), self.program.facts[flat.function.name]
         late = {place for one in outcomes.values() if not one.at_once for place in one.decided}
         starts = {0, total} | {label.position for label in flat.labels} | late
-        forks = set()
+        forks, stops = set(), set()
         for position, instruction in enumerate(flat.instructions):
             found = lookup(instruction.opcode, instruction.modifiers)
             if found is not None and found[0].control:
@@ -172,12 +181,17 @@ class _Decoder:
                 if instruction.guard is not None:
                     starts.add(position + 1)
                     forks.add(position)
+            if self._steerable and facts[position].meets_others:
+                starts |= {position, position + 1}
+                stops.add(position)
         pieces: list[_Piece] = []
         where: dict[int, int] = {}
         for begin, end in pairwise(sorted(starts)):
             where[begin] = block + len(pieces)
             if begin in late:
                 pieces.append((self._count_answers, range(begin, begin)))
+            if begin in stops:
+                pieces.append((self._ask, range(begin, end)))
             if begin in forks:
                 # One piece decides which lanes take part, and the next one waits for them.
                 pieces.append((self._fork_on_guard, range(begin, end)))
@@ -198,6 +212,20 @@ class _Decoder:
                 self._faults.append(fault)
         block.count = len(block.instructions)
         block.join_runs()
+
+    def _ask(self, block: BasicBlock, positions: range) -> None:
+        """Ask the launch's steering whether lanes may execute the next instruction now."""
+        instruction = self._flat.instructions[positions.start]
+
+        def control(bundle: Bundle, split: Split, following: int) -> int:
+            steering = bundle.machine.steering
+            if steering is None or steering.lets(bundle, instruction):
+                return following
+            paused = split.waiting = Paused(bundle, split, instruction)
+            steering.paused.append(paused)
+            return WAIT
+
+        block.control = control
 
     def _fork_on_guard(self, block: BasicBlock, positions: range) -> None:
         """Send the lanes whose guard is false past the next block."""

@@ -149,6 +149,8 @@ class Facts:
     bytes, or as a copy's data comes, past L1 or through it."""
     uncounted: str = ""
     """The name under which a memory report lists it if it uses memory in other ways than lane by lane."""
+    depends_on_order: bool = False
+    """True if its result depends on the order in which threads run, also in a kernel without races."""
     only_asks: bool = False
     """True if it has a category but changes nothing, except for its result."""
     allocates: bool = False
@@ -185,6 +187,13 @@ class Facts:
     def multiplies_asynchronously(self) -> bool:
         """True if it multiplies matrices that it reads after its issue."""
         return self.category == "MMA" and self.pipe is not None
+
+    @property
+    def meets_others(self) -> bool:
+        """True if it waits for other threads or engines, tells them something, or gives an engine work."""
+        return bool(
+            self.publishes or self.completes or self.waits_for or self.pipe or self.category == "barrier"
+        )
 
     def reads(self, *spaces: str) -> bool:
         """True if it reads one of these memories."""

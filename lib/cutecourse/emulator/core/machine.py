@@ -16,6 +16,7 @@ from cutecourse.emulator.core.memory import PARAM_WINDOW, Memory
 from cutecourse.emulator.core.observer import Observer
 from cutecourse.emulator.core.owner import Owner
 from cutecourse.emulator.core.program import Program
+from cutecourse.emulator.core.steering import Steering
 from cutecourse.emulator.errors import LaunchError
 
 __all__ = ["Machine", "PendingWork"]
@@ -99,6 +100,8 @@ class Machine(Owner):
     printed: list[str] = field(default_factory=list)
     notes: dict[tuple[str, int, int | None], Note] = field(default_factory=dict)
     """Hazards that did not end the launch, by name and the two lines."""
+    steering: Steering | None = None
+    """What delays some warps or some work, for a launch that is run for one order of events."""
     changes: int = 0
     """Counts events that may let a waiting warp go on, to detect a wait that nothing can end."""
 
@@ -140,4 +143,7 @@ class Machine(Owner):
 
     def defer(self, complete: Callable[..., None], *arguments: Any) -> PendingWork:
         """Issue asynchronous work: `complete(*arguments)` runs later, at a time that the seed chooses."""
-        return PendingWork(self, complete, arguments)
+        work = PendingWork(self, complete, arguments)
+        if self.steering is not None:
+            self.steering.deferred(work)
+        return work

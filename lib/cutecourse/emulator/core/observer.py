@@ -146,6 +146,9 @@ class Observer:
     def mbarrier_arrived(self, barrier: MBarrier, origin: Origin, work: Origin | None) -> None:
         """The thread, or `work` that it issued earlier, arrives; the barrier counts the arrival next."""
 
+    def mbarrier_expected(self, barrier: MBarrier, origin: Origin) -> None:
+        """The current phase of an mbarrier has been told to wait for bytes of its own `expect_tx`."""
+
     def mbarrier_received(self, barrier: MBarrier, origin: Origin, work: Origin | None) -> None:
         """Bytes arrive from a st.async, `work`, or (None) from the thread; the barrier counts them next.
 
@@ -163,6 +166,9 @@ class Observer:
 
     def commit_asked(self, origin: Origin) -> None:
         """A lane issues a tcgen05.commit, which arrives when the lane's earlier operations are complete."""
+
+    def copies_counted(self, origin: Origin) -> None:
+        """A lane asks that an mbarrier count its earlier cp.async copies when they are complete."""
 
     # --- bulk and tensor copies ---------------------------------------------------------------------------
 
@@ -347,6 +353,8 @@ class Listeners:
         cluster_left = _of(Observer.cluster_left)
         mbarrier_made = _of(Observer.mbarrier_made)
         mbarrier_used = _of(Observer.mbarrier_used)
+        copies_counted = _of(Observer.copies_counted)
+        mbarrier_expected = _of(Observer.mbarrier_expected)
         mbarrier_arrived = _of(Observer.mbarrier_arrived)
         mbarrier_received = _of(Observer.mbarrier_received)
         mbarrier_completed = _of(Observer.mbarrier_completed)

@@ -77,6 +77,8 @@ class Scheduler:
         per_cluster = size * (machine.program.shared_bytes * 2 + 4096)
         per_cluster += size * machine.threads_per_block * machine.program.local_stride * 2
         self._cohort_clusters = max(1, min(_COHORT_CLUSTERS, _COHORT_BYTES // max(per_cluster, 1)))
+        if machine.steering is not None:
+            self._cohort_clusters = 1
         self._warps_per_cluster = size * machine.warps_per_block
         self._most_warps = _RESIDENT_WARPS
         """The warps that may run at once."""
@@ -116,7 +118,7 @@ class Scheduler:
         if len(self.parts) > 1:
             machine.begin_part(part.start)
         self._next_cluster, self._end_cluster = part.start, part.stop
-        pending, below = machine.pending, _below(machine.random)
+        pending, below, steering = machine.pending, _below(machine.random), machine.steering
         half_awake = machine.own(Sleepers).half_awake
         # Inactive lanes compute garbage, about which NumPy need not warn.
         with np.errstate(all="ignore"):
@@ -126,8 +128,9 @@ class Scheduler:
                     _, ring = self.alarm
                     self.alarm = None
                     ring()
-                if pending and (not self.ready or not below(_COMPLETES)):
-                    pending[below(len(pending))].finish()
+                free = pending if steering is None else steering.free(pending)
+                if free and (not self.ready or not below(_COMPLETES)):
+                    free[below(len(free))].finish()
                     continue
                 if half_awake and (not self.ready or not below(_WAKES_SOME)):
                     # Clusters of a bundle that wait together usually go on together.
@@ -135,6 +138,8 @@ class Scheduler:
                         wait.wake_some()
                     continue
                 if not self.ready:
+                    if steering is not None and steering.release():
+                        continue
                     if not self.cohorts:
                         return
                     self._let_time_pass(self.explain.stuck)
@@ -150,7 +155,9 @@ class Scheduler:
                     elif not bundle.splits:
                         self._ended(bundle)
                 if machine.issued > self._spins.next and self._spins.sees(bundle):
-                    if self._next_cluster == self._end_cluster:
+                    if steering is not None and steering.release():
+                        pass
+                    elif self._next_cluster == self._end_cluster:
                         self._let_time_pass(partial(self.explain.spinning, self._spins.executed))
                     self._spins.stop()
 

@@ -17,7 +17,7 @@ from cutecourse.emulator.core.bundle import Bundle
 from cutecourse.emulator.core.kinds import ALL_LANES, WARP_SIZE, coordinates
 from cutecourse.emulator.core.machine import Machine
 
-__all__ = ["N_SMS", "dynamic_value", "special_row"]
+__all__ = ["N_SMS", "depends_on_order", "dynamic_value", "special_row"]
 
 N_SMS = 132
 _LANE = np.arange(WARP_SIZE, dtype=np.int64)  # NumPy in a browser defaults to 32 bits, too few for a mask
@@ -30,6 +30,11 @@ _LANES = {
     "%lanemask_gt": ALL_LANES & ~((2 << _LANE) - 1),
 }
 """Registers with the same values in every warp, by lane."""
+
+
+def depends_on_order(name: str) -> bool:
+    """True for a special register whose value the order of a run decides: a clock, or the SM's number."""
+    return name.startswith(("%clock", "%globaltimer", "%pm", "%smid", "%warpid"))
 
 
 def dynamic_value(name: str, machine: Machine) -> int:

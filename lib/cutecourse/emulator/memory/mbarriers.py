@@ -198,6 +198,8 @@ class MBarrier:
             raise self._out_of_range(tx, origin)
         self.tx = tx
         self.note("expect_tx", n_bytes, origin)
+        for tell in self.cohort.listeners.mbarrier_expected:
+            tell(self, origin)
         done = self._settle()
         for tell in self.cohort.listeners.happened:
             tell("mbarrier.expect_tx", origin, barrier=self.about(), bytes=n_bytes, state=self.state())

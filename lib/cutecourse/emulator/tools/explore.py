@@ -31,7 +31,7 @@ from cutecourse.ptx.syntax import Module
 from cutecourse.trace import Recorder, Trace
 from cutecourse.trace.words import html_table, in_runs, number, text_table
 
-__all__ = ["Difference", "Exploration", "Outcome", "explore"]
+__all__ = ["Difference", "Exploration", "Launch", "Outcome", "Rules", "end_of", "explore", "from_arguments"]
 
 _HEAD = ("seeds", "compared with the first", "ended with")
 _OUTCOME = 100
@@ -59,6 +59,7 @@ class Outcome:
     warp: int | None = None
     message: str = field(default="", repr=False)
     notes: tuple[tuple[str, int, int | None], ...] = ()
+    raised: EmulatorError | None = field(default=None, repr=False, compare=False)
 
     def __str__(self) -> str:
         if self.error is not None:
@@ -218,7 +219,7 @@ def explore(
             raise LaunchError(f"a callable launches by itself and takes no {', '.join(arguments)}")
         run: Launch = launch
     else:
-        run = _from_arguments(launch, arguments)
+        run = from_arguments(launch, arguments)
     if not isinstance(max_seeds, int):
         raise LaunchError(f"max_seeds is an integer, not {max_seeds!r}")
     try:
@@ -229,7 +230,7 @@ def explore(
         raise LaunchError(f"{number(len(chosen), 'seed')} to explore: at least 2 make a comparison")
     outcomes: list[Outcome] = []
     for seed in chosen:
-        outcomes.append(_end(run, seed, None, rules)[0])
+        outcomes.append(end_of(run, seed, None, rules)[0])
         if kind := _differ(outcomes[0], outcomes[-1]):
             return Exploration(tuple(outcomes), _difference(run, rules, kind, outcomes[0], outcomes[-1]))
     return Exploration(tuple(outcomes))
@@ -238,7 +239,7 @@ def explore(
 # --- one launch -----------------------------------------------------------------------------------------
 
 
-def _end(
+def end_of(
     run: Launch, seed: int, recorder: Recorder | None, rules: Rules
 ) -> tuple[Outcome, dict[str, Array], Trace | None]:
     """Launch once; return the outcome, the compared parts of the arrays, and the trace if there is one."""
@@ -248,7 +249,8 @@ def _end(
         raise
     except EmulatorError as error:
         ended = Outcome(
-            seed, {}, type(error).__name__, error.line, error.block, error.warp, message=error.problem
+            seed, {}, type(error).__name__, error.line, error.block, error.warp, message=error.problem,
+            raised=error,
         )
         return ended, {}, error.trace
     arrays, notes = _parts(left)
@@ -307,7 +309,7 @@ def _difference(
     arrays: list[dict[str, Array]] = []
     for outcome in (first, second):
         recorder = Recorder()
-        again, counts, trace = _end(run, outcome.seed, recorder, rules)
+        again, counts, trace = end_of(run, outcome.seed, recorder, rules)
         if _differ(outcome, again):
             raise LaunchError(
                 f"seed {outcome.seed} ended with {outcome}, and run again with {again}, or with other arrays:"
@@ -340,7 +342,7 @@ def _difference(
 # --- a launch from its arguments --------------------------------------------------------------------------
 
 
-def _from_arguments(ptx: str | CheckedModule, arguments: Mapping[str, Any]) -> Launch:
+def from_arguments(ptx: str | CheckedModule, arguments: Mapping[str, Any]) -> Launch:
     """A callable that launches on copies of the arrays."""
     if mine := [name for name in ("seed", "recorder") if name in arguments]:
         raise LaunchError(f"explore sets {' and '.join(mine)} itself")
@@ -350,12 +352,12 @@ def _from_arguments(ptx: str | CheckedModule, arguments: Mapping[str, Any]) -> L
         given = [host_arrays(argument) for argument in given]
     names = _names(checked.module, arguments.get("entry"))
 
-    def run(seed: int, recorder: Recorder | None) -> Any:
+    def run(seed: int, recorder: Recorder | None, **more: Any) -> Any:
         copies = Copies()
         args = [copies.of(argument) for argument in given] if isinstance(given, list) else given
         if not copies.possible:
             args = given  # `launch` says what is wrong with them
-        result = launch_once(checked, seed=seed, recorder=recorder, **{**arguments, "args": args})
+        result = launch_once(checked, seed=seed, recorder=recorder, **{**arguments, "args": args}, **more)
         left: dict[str, Array] = {}
         for place, argument in enumerate(args):
             name = names[place] if place < len(names) else f"argument {place}"

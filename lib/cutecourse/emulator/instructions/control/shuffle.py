@@ -197,7 +197,7 @@ def _redux_f32(site: Site, *, lowest: bool) -> Step:
     return step
 
 
-@instruction("activemask")
+@instruction("activemask", facts=Facts(depends_on_order=True))
 def activemask(site: Site) -> Step:
     """Give the mask of the lanes that execute this instruction together.
 

@@ -50,6 +50,7 @@ def _facts(one: Instruction) -> Facts:
     return Facts(
         uses=(MemoryUse(space_of(one), bytes_of(one), reads=True, writes=True),),
         publishes=True,
+        depends_on_order=one.opcode == "atom",
     )
 
 

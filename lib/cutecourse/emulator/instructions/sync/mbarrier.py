@@ -476,16 +476,18 @@ def cp_async_mbarrier_arrive(site: Site) -> Step:
 
     def step(bundle: Bundle, mask: Mask) -> None:
         barriers = bundle.cohort.own(MBarriers)
-        where: dict[int, tuple[int, int]] = {}
+        where: dict[int, tuple[Origin, int, int]] = {}
         for origin, rank, offset in targets.each(bundle, mask):
+            for tell in bundle.cohort.listeners.copies_counted:
+                tell(origin)
             barrier = barriers.find(origin.cluster, rank, offset, origin)
             if not no_increment:
                 barrier.add_pending(1, origin)
-            where[origin.lane] = rank, offset
+            where[origin.lane] = origin, rank, offset
 
         def arrive_now(lane: int) -> None:
-            origin = Origin(site, bundle, lane)
-            barriers.find(origin.cluster, *where[lane], origin).arrive(1, origin, asynchronous=True)
+            origin, *place = where[lane]
+            barriers.find(origin.cluster, *place, origin).arrive(1, origin, asynchronous=True)
 
         when_complete(bundle, bundle.lanes(mask), arrive_now)
 

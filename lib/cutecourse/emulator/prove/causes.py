@@ -1,0 +1,412 @@
+"""Causes: what had to happen before each arrival and each wait of one run, and where another order is legal.
+
+Signals at barriers only accumulate. Suppose that in one run these conditions hold, where "before" means that
+the order of each thread, and the waits that have passed, force it:
+
+- an arrival, an expectation of bytes or a completion of bytes in phase n comes after phase n - 1 is complete;
+- what a phase expects comes before one of the arrivals that complete it;
+- a wait for phase n begins after phase n - 1 is complete, and passes before phase n + 1 is;
+- a use of another CTA's shared memory comes before that CTA ends.
+
+Then by induction every legal order gives each barrier the same phases with the same arrivals, and each wait
+the same phase. So it has the same happens-before relation, and what a check of one run says by that relation
+holds for all orders. A `Doubt` is a pair of events for which a condition fails: a legal order exists in which
+the pair happens the other way round.
+
+Simplified: the lanes of a warp count as one thread. An arrival counts as performed in the order of its
+            thread, also a relaxed one. Work of one thread that a tcgen05.commit follows completes in the order
+            of the commits. A wgmma is over when all four warps have issued it and its sums are there.
+Source:     PTX ISA 9.0, mbarrier, "Phase of the mbarrier object" (#parallel-synchronization-and-communication-
+            instructions-mbarrier-phase); Memory Consistency Model, Causality order; Lamport, Time, Clocks, and
+            the Ordering of Events in a Distributed System (1978).
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+from weakref import WeakKeyDictionary
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cutecourse.emulator.checks.clocks import BarrierClock, Clocks, Row
+from cutecourse.emulator.checks.race_plan import AccessPlan
+from cutecourse.emulator.core.bundle import Bundle, Cohort
+from cutecourse.emulator.core.kinds import WARP_SIZE, Mask
+from cutecourse.emulator.core.observer import Observer
+from cutecourse.emulator.core.origin import Origin
+from cutecourse.emulator.core.steering import Delay, Place, Steering
+from cutecourse.emulator.instructions.warpgroups import InFlight
+from cutecourse.emulator.instructions.wgmma.multiplication import Multiplication
+from cutecourse.emulator.memory.mbarriers import MBarrier, MBarriers
+
+if TYPE_CHECKING:
+    from cutecourse.emulator.instructions.bulk.pieces import Piece
+    from cutecourse.emulator.instructions.bulk.request import Copy
+    from cutecourse.emulator.memory.access import Access
+
+__all__ = ["Causes", "Doubt", "Findings"]
+
+
+class Doubt(NamedTuple):
+    """Two events that a legal order exchanges.
+
+    kind   "early arrival", "late expectation", "early wait", "lapped wait" or "block gone".
+    where  the barrier, or the block, in words.
+    event  the event that comes too early if `late` comes late.
+    """
+
+    kind: str
+    where: str
+    phase: int
+    event: Place
+    late: Delay
+
+    @property
+    def key(self) -> Hashable:
+        """Doubts of the same kind at the same lines are alike."""
+        return self.kind, self.event.line, self.late.place.line, self.late.work
+
+
+@dataclass(eq=False)
+class Findings:
+    """What the cohorts of one run found."""
+
+    doubts: list[Doubt] = field(default_factory=list)
+    events: int = 0
+    """Arrivals, expectations, completions of bytes, and waits."""
+    phases: int = 0
+
+
+class _Event(NamedTuple):
+    """An action, by its component and its tag there; that of a copy is known only with its phase."""
+
+    agent: int
+    tag: int
+    place: Place
+    work: bool = False
+
+
+class _Issued(NamedTuple):
+    """What the issuer of work knew, and where it issued the work."""
+
+    row: Row
+    event: _Event
+
+
+class _Barrier:
+    """The events of one barrier, by phase."""
+
+    def __init__(self, clock: BarrierClock, where: str) -> None:
+        self.clock = clock
+        self.where = where
+        self.arrived: dict[int, list[_Event]] = defaultdict(list)
+        self.expected: dict[int, list[_Event]] = defaultdict(list)
+        self.waited: dict[int, list[_Event]] = defaultdict(list)
+
+
+class Causes(Observer):
+    """The causes of a cohort's events. The cohort has one cluster."""
+
+    def __init__(self, cohort: Cohort, steering: Steering, found: Findings) -> None:
+        assert cohort.n == 1
+        self.cohort = cohort
+        self.steering = steering
+        self.found = found
+        self.clocks = Clocks(cohort, cohort.machine.program.own(AccessPlan).line_bits)
+        self._barriers: dict[Hashable, _Barrier] = {}
+        self._issued: dict[object, _Issued] = {}
+        """By the copies, and the origins of commits and stores, that are under way."""
+        self._commits: Counter[int] = Counter()
+        """The commits of each thread so far, by its component."""
+        self._multiplied: WeakKeyDictionary[InFlight, Row] = WeakKeyDictionary()
+        self._arriving: Origin | None = None
+        self._ended: dict[int, Row] = {}
+        """For each rank the clocks of its warps that have ended, merged."""
+        self._remote: dict[tuple[int, int], _Event] = {}
+        """By rank and warp, the warp's last use of that CTA's shared memory."""
+        self._sent: dict[tuple[int, Hashable], tuple[int, _Event]] = {}
+        """By rank and barrier, the last phase in which work of another CTA came there."""
+
+    # --- clocks ---------------------------------------------------------------------------------------------
+
+    def _row(self, bundle: Bundle) -> Row:
+        return self.clocks.row(bundle, 0)
+
+    def _event(self, bundle: Bundle) -> _Event:
+        """The warp's action now."""
+        warp = self.clocks.number(bundle)
+        place = self.steering.last[id(bundle)]
+        return _Event(warp, int(self._row(bundle)[warp]) - self.clocks.step, place)
+
+    def _entry(self, row: Row, component: int) -> int:
+        return int(row[component]) if component < len(row) else self.clocks.step
+
+    def _unknown(self, row: Row, barrier: _Barrier, phase: int) -> _Event | None:
+        """An arrival of a phase that need not have happened for one who knows `row`; None if all must have."""
+        if phase < 0 or not barrier.arrived[phase]:
+            return None
+        clock = barrier.clock
+        if self._entry(row, clock.component) >= self.clocks.entry(clock.base + phase + 1):
+            return None
+        return next((e for e in barrier.arrived[phase] if e.tag >= self._entry(row, e.agent)), None)
+
+    def _doubt(self, kind: str, barrier: _Barrier, phase: int, event: _Event, late: _Event) -> None:
+        delay = Delay(late.place, work=late.work)
+        self.found.doubts.append(Doubt(kind, barrier.where, phase, event.place, delay))
+
+    def _arrival(self, barrier: _Barrier, phase: int, row: Row, event: _Event) -> None:
+        """Something arrives in a phase, and knows `row`."""
+        self.found.events += 1
+        late = self._unknown(row, barrier, phase - 1)
+        if late is not None:
+            self._doubt("early arrival", barrier, phase, event, late)
+        barrier.arrived[phase].append(event)
+        barrier.clock.arrive(row)
+
+    def _completed(self, barrier: _Barrier) -> None:
+        clock = barrier.clock
+        phase = clock.phase
+        clock.complete()
+        self.found.phases += 1
+        assert clock.done is not None
+        for event in barrier.expected.pop(phase, ()):
+            if event.tag >= self._entry(clock.done, event.agent):
+                self._doubt("late expectation", barrier, phase, barrier.arrived[phase][-1], event)
+        for event in barrier.waited.pop(phase - 1, ()):
+            if event.tag >= self._entry(clock.done, event.agent):
+                self._doubt("lapped wait", barrier, phase - 1, barrier.arrived[phase][-1], event)
+        barrier.arrived.pop(phase - 2, None)
+
+    def _passed(self, barrier: _Barrier, bundle: Bundle, *, by_parity: bool) -> None:
+        """A warp has waited for the last complete phase."""
+        self.found.events += 1
+        phase = barrier.clock.phase - 1
+        event = self._event(bundle)
+        if by_parity:
+            late = self._unknown(self._row(bundle), barrier, phase - 1)
+            if late is not None:
+                self._doubt("early wait", barrier, phase, event, late)
+            barrier.waited[phase].append(event)
+        self.clocks.learn(bundle, 0, barrier.clock.done)
+
+    # --- barriers of warps ----------------------------------------------------------------------------------
+
+    def _meeting(self, kind: str, rank: int, number: int) -> _Barrier:
+        key = (kind, rank, number)
+        found = self._barriers.get(key)
+        if found is None:
+            clock = BarrierClock(self.clocks, self.clocks.component(kind, rank, number), 0)
+            where = f"barrier {number}" if kind == "barrier" else "the cluster's barrier"
+            found = self._barriers[key] = _Barrier(clock, where)
+        return found
+
+    def _meet(self, barrier: _Barrier, bundle: Bundle) -> None:
+        self._arrival(barrier, barrier.clock.phase, self._row(bundle).copy(), self._event(bundle))
+        self.clocks.tick(bundle, 0)
+
+    def barrier_arrived(self, bundle: Bundle, number: int, rows: NDArray[np.bool_]) -> None:
+        """A warp arrives at a barrier of its block."""
+        if rows[0]:
+            self._meet(self._meeting("barrier", bundle.rank, number), bundle)
+
+    def barrier_completed(
+        self, rank: int, number: int, rows: NDArray[np.bool_], *, all_threads: bool
+    ) -> None:
+        """A barrier of a block is complete; warps that have ended count as arrived if it waits for all."""
+        if rows[0]:
+            barrier = self._meeting("barrier", rank, number)
+            if all_threads and rank in self._ended:
+                barrier.clock.arrive(self._ended[rank])
+            self._completed(barrier)
+
+    def barrier_left(self, bundle: Bundle, number: int, mask: Mask) -> None:
+        """A warp that has waited at a barrier of its block goes on."""
+        self._passed(self._meeting("barrier", bundle.rank, number), bundle, by_parity=False)
+
+    def cluster_arrived(self, bundle: Bundle, mask: NDArray[np.bool_]) -> None:
+        """Lanes of a warp arrive at the barrier of their cluster."""
+        self._meet(self._meeting("cluster", 0, 0), bundle)
+
+    def cluster_completed(self, rows: NDArray[np.bool_]) -> None:
+        """The barrier of the cluster is complete."""
+        barrier = self._meeting("cluster", 0, 0)
+        for row in self._ended.values():
+            barrier.clock.arrive(row)
+        self._completed(barrier)
+
+    def cluster_left(self, bundle: Bundle, mask: NDArray[np.bool_]) -> None:
+        """Lanes that have waited at the barrier of their cluster go on."""
+        if mask.any():
+            self._passed(self._meeting("cluster", 0, 0), bundle, by_parity=False)
+
+    # --- mbarriers ------------------------------------------------------------------------------------------
+
+    def mbarrier_made(self, barrier: MBarrier, origin: Origin) -> None:
+        """Begin to follow an mbarrier."""
+        clock = self.clocks.barrier(0, barrier.rank, barrier.offset)
+        self._barriers[_key(barrier)] = _Barrier(clock, barrier.where())
+
+    def mbarrier_arrived(self, barrier: MBarrier, origin: Origin, work: Origin | None) -> None:
+        """A thread arrives, or a commit or the end of cp.async that it has issued does."""
+        self._arriving = origin
+        held = self._barriers[_key(barrier)]
+        if work is not None:
+            self._work(barrier, self._issued[work])
+        elif origin in self._issued:
+            self._work(barrier, self._issued[origin])
+        else:
+            event = self._event(origin.bundle)
+            self._arrival(held, barrier.phase, self._row(origin.bundle).copy(), event)
+            self._away(origin.bundle, barrier.rank, event)
+            self.clocks.tick(origin.bundle, 0)
+
+    def _work(self, barrier: MBarrier, issued: _Issued) -> None:
+        """Work that a thread issued earlier signals an mbarrier."""
+        event = issued.event
+        held = self._barriers[_key(barrier)]
+        self._arrival(held, barrier.phase, issued.row, event)
+        self._sent[barrier.rank, _key(barrier)] = (barrier.phase, event)
+
+    def mbarrier_expected(self, barrier: MBarrier, origin: Origin) -> None:
+        """A phase waits for more bytes; an arrival that says so itself comes at the same moment."""
+        if origin is self._arriving:
+            return
+        held, event = self._barriers[_key(barrier)], self._event(origin.bundle)
+        self.found.events += 1
+        late = self._unknown(self._row(origin.bundle), held, barrier.phase - 1)
+        if late is not None:
+            self._doubt("early arrival", held, barrier.phase, event, late)
+        held.expected[barrier.phase].append(event)
+
+    def mbarrier_received(self, barrier: MBarrier, origin: Origin, work: Origin | None) -> None:
+        """Bytes of a st.async, or those that a thread announces itself, arrive."""
+        if work is not None:
+            self._work(barrier, self._issued[work])
+        else:
+            event = self._event(origin.bundle)
+            self._arrival(self._barriers[_key(barrier)], barrier.phase, self._row(origin.bundle).copy(), event)
+            self.clocks.tick(origin.bundle, 0)
+
+    def mbarrier_completed(self, barrier: MBarrier) -> None:
+        """A phase is complete."""
+        self._completed(self._barriers[_key(barrier)])
+
+    def mbarrier_seen(self, bundle: Bundle, barrier: MBarrier) -> None:
+        """A warp has waited for the last complete phase, or has found it complete."""
+        self._passed(self._barriers[_key(barrier)], bundle, by_parity=True)
+
+    # --- work -----------------------------------------------------------------------------------------------
+
+    def _issue(self, key: object, bundle: Bundle) -> None:
+        """Keep what the issuer knows of work whose end only its phase tells."""
+        event = self._event(bundle)._replace(tag=self.clocks.never, work=True)
+        self._issued[key] = _Issued(self._row(bundle).copy(), event)
+        self.clocks.tick(bundle, 0)
+
+    def store_asked(self, origin: Origin) -> None:
+        """Keep what the issuer of a st.async or red.async knows."""
+        self._issue(origin, origin.bundle)
+
+    def commit_asked(self, origin: Origin) -> None:
+        """Keep what the issuer of a commit knows. The commits of a thread arrive in their order."""
+        bundle = origin.bundle
+        stream = self.clocks.component("commit", bundle.rank, bundle.warp, origin.lane)
+        self._commits[stream] += 1
+        row = self._row(bundle).copy()
+        row[stream] = self.clocks.entry(self._commits[stream])
+        tag = self.clocks.tag(self._commits[stream], 0)
+        event = self._event(bundle)._replace(agent=stream, tag=tag, work=True)
+        self._issued[origin] = _Issued(row, event)
+        self.clocks.tick(bundle, 0)
+
+    def copies_counted(self, origin: Origin) -> None:
+        """Keep what a thread knows whose cp.async copies will arrive for it."""
+        self._issue(origin, origin.bundle)
+
+    def bulk_issued(self, copy: Copy) -> None:
+        """Keep what the issuer of a copy knows."""
+        self._issue(copy, copy.origin.bundle)
+
+    def bulk_landed(self, copy: Copy, position: int, piece: Piece) -> None:
+        """Bytes of a copy arrive at an mbarrier."""
+        assert copy.to is not None
+        barrier = self.cohort.own(MBarriers).live.get(copy.to.barriers[position])
+        if barrier is not None:
+            self._work(barrier, self._issued[copy])
+
+    def warpgroup_issued(
+        self,
+        multiplication: Multiplication,
+        origin: Origin,
+        warps: Sequence[Bundle],
+        number: int,
+        operands: object,
+    ) -> None:
+        """A wgmma of four warps knows what each of them knows: it is not over before all have issued it."""
+        row: Row | None = None
+        for warp in warps:
+            row = self.clocks.merged(row, self._row(warp))
+            self.clocks.tick(warp, 0)
+        assert row is not None
+        self._multiplied[multiplication] = row
+
+    def multiplication_waited(self, bundle: Bundle, cluster: int, multiplication: InFlight) -> None:
+        """A warp has waited for a wgmma."""
+        self.clocks.learn(bundle, 0, self._multiplied.get(multiplication))
+
+    # --- the end of a block ---------------------------------------------------------------------------------
+
+    def accessed(
+        self,
+        access: Access,
+        bundle: Bundle,
+        index: NDArray[np.int64],
+        lanes: NDArray[np.int64] | None,
+        values: object,
+        *,
+        away: bool,
+    ) -> None:
+        """Keep a warp's accesses to the shared memory of other CTAs."""
+        if away:
+            ranks = np.unique(index.reshape(-1) * access.size // self.cohort.shared_stride)
+            for rank in ranks.tolist():
+                self._away(bundle, rank, self._event(bundle))
+
+    def _away(self, bundle: Bundle, rank: int, event: _Event) -> None:
+        if rank != bundle.rank:
+            self._remote[rank, event.agent] = event
+
+    def lanes_ended(self, bundle: Bundle, mask: NDArray[np.bool_]) -> None:
+        """Keep what a warp that has ended knew."""
+        if not bundle.live.any():
+            self._ended[bundle.rank] = self.clocks.merged(self._ended.get(bundle.rank), self._row(bundle))
+
+    def cohort_ended(self, cohort: Cohort) -> None:
+        """Look for uses of a CTA's shared memory that its end does not wait for."""
+        for (rank, agent), event in self._remote.items():
+            known = self._ended.get(rank)
+            if known is not None and event.tag >= self._entry(known, agent):
+                self._gone(rank, event)
+        for (rank, key), (phase, event) in self._sent.items():
+            barrier, known = self._barriers[key], self._ended.get(rank)
+            if known is None or event.place.block == self._block(rank):
+                continue
+            if event.tag >= self._entry(known, event.agent) and self._unknown(known, barrier, phase) is not None:
+                self._gone(rank, event)
+
+    def _block(self, rank: int) -> tuple[int, int, int]:
+        x, y, z = self.cohort.blocks[0, rank].tolist()
+        return x, y, z
+
+    def _gone(self, rank: int, event: _Event) -> None:
+        where = f"block {self._block(rank)}"
+        last = Place(self._block(rank), 0, 0, 0)
+        self.found.doubts.append(Doubt("block gone", where, 0, last, Delay(event.place, work=event.work)))
+
+
+def _key(barrier: MBarrier) -> Hashable:
+    return "mbarrier", barrier.rank, barrier.offset

@@ -1,0 +1,223 @@
+"""`prove`: run a kernel once, show that no order of events makes it go wrong, or find an order that does."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations
+from time import perf_counter
+from typing import Any
+
+from cutecourse.trace.words import number
+from cutecourse.emulator.core.steering import Delay, Place, Steering
+from cutecourse.emulator.errors import EmulatorError, LaunchError
+from cutecourse.emulator.launch import program_of
+from cutecourse.emulator.prove.causes import Causes, Doubt, Findings
+from cutecourse.emulator.prove.choices import choices
+from cutecourse.emulator.tools.explore import Launch, Outcome, Rules, end_of, from_arguments
+from cutecourse.ptx.checked import CheckedModule
+from cutecourse.ptx.checks import read_module
+from cutecourse.ptx.sources import line_in_words
+from cutecourse.ptx.syntax import Module
+
+__all__ = ["Proof", "delays_from_json", "prove"]
+
+_SECONDS = 60.0
+_EACH = 3
+"""Doubts at the same lines of which each is tried."""
+
+
+@dataclass(frozen=True, repr=False)
+class Proof:
+    """The verdict on one launch: for its arguments and sizes, and for every legal order of its events.
+
+    verdict     "proved", "counterexample" or "incomplete".
+    runs        the number of times that the kernel ran.
+    events      arrivals, waits and completions of bytes in its first run; `phases` of barriers were complete.
+    reasons     for "incomplete": the conditions that do not hold.
+    delays      for "counterexample": an order that goes wrong. Each delayed warp, or work, waits until
+                nothing else can go on. Without any, every order goes wrong.
+    error       how that run ended; None if it gave other results than the first.
+    """
+
+    verdict: str
+    runs: int
+    seconds: float
+    events: int = 0
+    phases: int = 0
+    reasons: tuple[str, ...] = ()
+    delays: tuple[Delay, ...] = ()
+    error: EmulatorError | None = None
+    outcome: Outcome | None = None
+    module: Module | None = field(default=None, compare=False)
+
+    @property
+    def proved(self) -> bool:
+        """True if no order of events makes the launch go wrong."""
+        return self.verdict == "proved"
+
+    def to_json(self) -> str:
+        """The order that goes wrong, for `cutecourse emulate --delays`."""
+        return json.dumps([_as_json(delay) for delay in self.delays], indent=1)
+
+    def __str__(self) -> str:
+        seen = f"{number(self.events, 'event')} at barriers, {number(self.phases, 'phase')}"
+        ran = f"{number(self.runs, 'run')}, {self.seconds:.1f} s"
+        if self.verdict == "proved":
+            return (
+                f"proved: every legal order gives each barrier the same phases ({seen}), so what the checks"
+                f" say of one run holds for all orders. {ran}."
+            )
+        if self.verdict == "incomplete":
+            return "\n  ".join([f"incomplete ({seen}; {ran}):", *self.reasons])
+        lines = [f"counterexample ({ran}):"]
+        if self.delays:
+            lines += [f"  {one}" for one in self.story()]
+        else:
+            lines.append("  It needs no special order.")
+        lines.append("  Then:")
+        lines.append(str(self.error) if self.error is not None else f"  {self._difference()}")
+        return "\n".join(lines)
+
+    __repr__ = __str__
+
+    def story(self) -> Iterator[str]:
+        """Say in words what is delayed."""
+        for place, work in self.delays:
+            who = f"block {place.block} warp {place.warp}"
+            line = line_in_words(self.module, place.line) if self.module is not None else str(place.line)
+            again = f" (for the {_nth(place.time + 1)} time)" if place.time else ""
+            if work:
+                yield f"What {who} starts at line {line}{again} is late:"
+                yield "nothing else can go on when it completes."
+            else:
+                yield f"{who} is late: it executes line {line}{again}"
+                yield "when nothing else can go on."
+
+    def _difference(self) -> str:
+        return "The kernel ends without an error, and with other results."
+
+
+def prove(
+    ptx: str | CheckedModule,
+    *,
+    seconds: float = _SECONDS,
+    compare: Rules | None = None,
+    **arguments: Any,
+) -> Proof:
+    """Show that no legal order of events makes a launch go wrong, or find an order that does.
+
+    ptx, arguments   as for `cutecourse.emulator.launch`; the arrays do not change.
+    seconds          time after which it gives up.
+    compare          for an array by its name, the part that counts, as for `explore`.
+    Returns:         a `Proof`. The verdict "proved" rests on an argument about one run (emulator.prove.causes):
+                     if every legal order gives each barrier the same phases, the checks of one run hold for all.
+                     A counterexample is a run of the emulator that went wrong.
+    Errors:          LaunchError and PtxError, as `launch`.
+    Simplified:      accesses of global memory are not compared.
+    """
+    started = perf_counter()
+    if not seconds > 0:
+        raise LaunchError(f"seconds is a time above 0, not {seconds!r}")
+    checked = ptx if isinstance(ptx, CheckedModule) else read_module(ptx)
+    search = _Search(checked, from_arguments(checked, arguments), dict(compare or {}), started + seconds)
+    proof = search.verdict(arguments)
+    return Proof(**{**proof, "runs": search.runs, "seconds": perf_counter() - started}, module=checked.module)
+
+
+class _Search:
+    """The runs of one launch."""
+
+    def __init__(self, checked: CheckedModule, run: Launch, compare: Rules, until: float) -> None:
+        self.checked = checked
+        self._run = run
+        self._compare = compare
+        self._until = until
+        self.runs = 0
+
+    def run(self, delays: Iterable[Delay]) -> tuple[Outcome, Findings, Steering]:
+        """Run the launch once, with delays."""
+        steering, found = Steering(delays), Findings()
+        self.runs += 1
+
+        def delayed(seed: int, recorder: Any) -> Any:
+            return self._run(
+                seed, recorder, steering=steering, observe=lambda cohort: Causes(cohort, steering, found)
+            )
+
+        outcome, _, _ = end_of(delayed, 0, None, self._compare)
+        return outcome, found, steering
+
+    def verdict(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """The fields of the proof."""
+        first, found, _ = self.run(())
+        counts = {"events": found.events, "phases": found.phases}
+        if first.error is not None:
+            return {**counts, "verdict": "counterexample", "error": first.raised, "outcome": first}
+        tried: set[frozenset[Delay]] = set()
+        queue: list[tuple[Delay, ...]] = [(one.late,) for one in _some(found.doubts)]
+        for delays in queue:
+            if frozenset(delays) in tried or perf_counter() > self._until:
+                continue
+            tried.add(frozenset(delays))
+            ended, more, _ = self.run(delays)
+            if ended.error is not None or ended.arrays != first.arrays:
+                return {
+                    **counts,
+                    "verdict": "counterexample",
+                    "error": ended.raised,
+                    "outcome": ended,
+                    "delays": delays,
+                }
+            if len(delays) < 2:
+                queue += [(*delays, one.late) for one in _some(more.doubts) if one.late not in delays]
+        reasons = [self._words(one) for one in _some(found.doubts, 1)]
+        reasons += choices(program_of(self.checked, arguments))
+        if not reasons:
+            return {**counts, "verdict": "proved"}
+        if perf_counter() > self._until:
+            reasons.append("the time was over before all doubts had been tried")
+        return {**counts, "verdict": "incomplete", "reasons": tuple(reasons)}
+
+    def _words(self, doubt: Doubt) -> str:
+        """Say which condition does not hold."""
+        late, event = (line_in_words(self.checked.module, one.line) for one in (doubt.late.place, doubt.event))
+        what = {
+            "early arrival": f"line {event} may come before line {late}, in an earlier phase of {doubt.where}",
+            "late expectation": f"{doubt.where} may be complete before line {late} says what it waits for",
+            "early wait": f"the wait at line {event} may begin before line {late}, an earlier phase of"
+            f" {doubt.where}",
+            "lapped wait": f"{doubt.where} may complete two phases before the wait at line {late} looks at it",
+            "block gone": f"{doubt.where} may end before line {late} of another one uses its shared memory",
+        }[doubt.kind]
+        return f"{what}; the orders that were tried went well"
+
+
+def _some(doubts: Sequence[Doubt], each: int = _EACH) -> Iterator[Doubt]:
+    """The first few doubts of each pair of lines."""
+    count: dict[Hashable, int] = {}
+    for doubt in doubts:
+        count[doubt.key] = count.get(doubt.key, 0) + 1
+        if count[doubt.key] <= each:
+            yield doubt
+
+
+def _nth(n: int) -> str:
+    ending = "th" if 10 <= n % 100 <= 20 else {1: "st", 2: "nd", 3: "rd"}.get(n % 10, "th")
+    return f"{n}{ending}"
+
+
+def _as_json(delay: Delay) -> dict[str, Any]:
+    return {**delay.place._asdict(), "block": list(delay.place.block), "work": delay.work}
+
+
+def delays_from_json(text: str) -> tuple[Delay, ...]:
+    """Read the delays that `Proof.to_json` wrote. Errors: LaunchError."""
+    try:
+        return tuple(
+            Delay(Place(tuple(one["block"]), int(one["warp"]), int(one["line"]), int(one["time"])), bool(one["work"]))
+            for one in json.loads(text)
+        )
+    except (ValueError, KeyError, TypeError) as error:
+        raise LaunchError(f"these are no delays that prove has written: {error}") from None
