@@ -158,7 +158,7 @@ class Observer:
     def mbarrier_completed(self, barrier: MBarrier) -> None:
         """A phase is complete and the next one has begun; no waiting warp goes on yet."""
 
-    def mbarrier_seen(self, bundle: Bundle, barrier: MBarrier) -> None:
+    def mbarrier_seen(self, bundle: Bundle, barrier: MBarrier, phases: int) -> None:
         """A warp has waited for the last phase that is complete, or has found it complete."""
 
     def store_asked(self, origin: Origin) -> None:

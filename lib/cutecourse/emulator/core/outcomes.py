@@ -40,6 +40,8 @@ class Outcome:
 
     at_once: bool
     decided: frozenset[int]
+    again: bool = False
+    """True if after the answer false a thread does nothing but ask again."""
 
 
 def outcomes_of(flat: FlatFunction, facts: tuple[Facts, ...]) -> dict[int, Outcome]:
@@ -58,7 +60,7 @@ class _Search:
 
     def outcome(self, test: int) -> Outcome:
         """Follow the answer of the test at a position."""
-        at_once, decided = True, set[int]()
+        at_once, again, decided = True, True, set[int]()
         todo: list[tuple[int, _Held]] = [(test + 1, dict.fromkeys(self._written(test), True))]
         seen: set[tuple[int, frozenset[tuple[Register, bool | None]]]] = set()
         while todo:
@@ -82,6 +84,7 @@ class _Search:
                         decided.update([*yes, *no])
                     elif self._decides(test, held, yes, no):
                         decided.update(yes)
+                        again &= self._only_asks_again(test, no)
                     else:
                         todo += [(after, held) for after in [*yes, *no]]
                     continue
@@ -93,7 +96,8 @@ class _Search:
                 continue
             at_once &= plain
             todo += [(after, self._after(position, held)) for after in self._following(position)]
-        return Outcome(at_once and bool(decided), frozenset(decided))
+        at_once &= bool(decided)
+        return Outcome(at_once, frozenset(decided), again=at_once and again)
 
     def _decides(self, test: int, held: _Held, yes: list[int], no: list[int]) -> bool:
         """True if the way of the answer false does not come to the other way without a further test.
@@ -137,6 +141,21 @@ class _Search:
             if _only_computes(self._facts[position]) and asked.isdisjoint(self._written(position)):
                 todo += self._following(position)
         return False
+
+    def _only_asks_again(self, test: int, starts: list[int]) -> bool:
+        """True if every path leads back to the test for the same phase, or to an error, and only computes."""
+        asked, todo, seen = self._read(test), list(starts), {test}
+        while todo:
+            position = todo.pop()
+            if position in seen:
+                continue
+            seen.add(position)
+            if position >= len(self._facts) or self._facts[position].flow is Flow.LEAVE:
+                return False
+            if not _only_computes(self._facts[position]) or asked & self._written(position):
+                return False
+            todo += self._following(position)
+        return True
 
     # --- one instruction ------------------------------------------------------------------------------------
 

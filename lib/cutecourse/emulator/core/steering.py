@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from cutecourse.emulator.core.waits import Held
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Hashable, Iterable, Sequence
 
     from cutecourse.emulator.core.bundle import Bundle, Split
     from cutecourse.emulator.core.machine import PendingWork
@@ -60,8 +60,13 @@ class Paused(Held):
 class Steering:
     """The delays of one launch."""
 
-    def __init__(self, delays: Iterable[Delay] = ()) -> None:
+    def __init__(self, delays: Iterable[Delay] = (), *, refuses: bool = False) -> None:
+        """`refuses` lets a timed wait give up at once where the thread then does something else."""
         self.delays = frozenset(delays)
+        self.refuses = refuses
+        self._refused: set[Hashable] = set()
+        self.times: Counter[Place] = Counter()
+        """How often each warp has executed each instruction; `time` is 0."""
         self.paused: list[Paused] = []
         self.place: Place | None = None
         """The execution that was begun last: the work that is deferred now belongs to it."""
@@ -69,20 +74,17 @@ class Steering:
         """The execution that each bundle, by its id, began last."""
         self.late: Counter[Delay] = Counter()
         """The delays that took place, and how often."""
-        self._times: Counter[tuple[int, int]] = Counter()
         self._over: set[Delay] = set()
         self._kept: dict[PendingWork, Delay] = {}
 
     def lets(self, bundle: Bundle, instruction: Instruction) -> bool:
         """True if a warp may execute an instruction now."""
-        x, y, z = bundle.cohort.blocks[0, bundle.rank].tolist()
-        key = (id(bundle), instruction.line)
-        place = Place((x, y, z), bundle.warp, instruction.line, self._times[key])
+        place = self._place(bundle, instruction)
         delay = Delay(place)
         if delay in self.delays and delay not in self._over:
             self.late[delay] += 1
             return False
-        self._times[key] += 1
+        self.times[place._replace(time=0)] += 1
         self.place = self.last[id(bundle)] = place
         return True
 
@@ -104,14 +106,22 @@ class Steering:
         if not self.paused and not self._kept:
             return False
         for paused in self.paused:
-            self._over.add(Delay(self._place_of(paused)))
+            self._over.add(Delay(self._place(paused.bundle, paused.instruction)))
             paused.bundle.unpark(paused.split)
         self._over.update(self._kept.values())
         self.paused.clear()
         self._kept.clear()
         return True
 
-    def _place_of(self, paused: Paused) -> Place:
-        x, y, z = paused.bundle.cohort.blocks[0, paused.bundle.rank].tolist()
-        line = paused.instruction.line
-        return Place((x, y, z), paused.bundle.warp, line, self._times[id(paused.bundle), line])
+    def refuse(self, bundle: Bundle, line: int, what: Hashable) -> bool:
+        """True the first time that a warp asks for something at a line."""
+        key = (id(bundle), line, what)
+        if key in self._refused:
+            return False
+        self._refused.add(key)
+        return True
+
+    def _place(self, bundle: Bundle, instruction: Instruction) -> Place:
+        x, y, z = bundle.cohort.blocks[0, bundle.rank].tolist()
+        place = Place((x, y, z), bundle.warp, instruction.line, 0)
+        return place._replace(time=self.times[place])

@@ -151,7 +151,7 @@ class PhaseSeen:
         barrier, bundle = self.barrier, self.origin.bundle
         barrier.seen = max(barrier.seen, self.phase)
         for tell in barrier.cohort.listeners.mbarrier_seen:
-            tell(bundle, barrier)
+            tell(bundle, barrier, self.phase)
 
 
 @dataclass(eq=False, slots=True)

@@ -106,6 +106,7 @@ class _Barrier:
         self.arrived: dict[int, list[_Event]] = defaultdict(list)
         self.expected: dict[int, list[_Event]] = defaultdict(list)
         self.waited: dict[int, list[_Event]] = defaultdict(list)
+        self.done: dict[int, Row] = {}
 
 
 class Causes(Observer):
@@ -179,19 +180,20 @@ class Causes(Observer):
         for event in barrier.waited.pop(phase - 1, ()):
             if event.tag >= self._entry(clock.done, event.agent):
                 self._doubt("lapped wait", barrier, phase - 1, barrier.arrived[phase][-1], event)
+        barrier.done[phase] = clock.done
         barrier.arrived.pop(phase - 2, None)
+        barrier.done.pop(phase - 2, None)
 
-    def _passed(self, barrier: _Barrier, bundle: Bundle, *, by_parity: bool) -> None:
-        """A warp has waited for the last complete phase."""
+    def _passed(self, barrier: _Barrier, bundle: Bundle, phase: int, *, by_parity: bool) -> None:
+        """A warp has waited for a phase."""
         self.found.events += 1
-        phase = barrier.clock.phase - 1
         event = self._event(bundle)
         if by_parity:
             late = self._unknown(self._row(bundle), barrier, phase - 1)
             if late is not None:
                 self._doubt("early wait", barrier, phase, event, late)
             barrier.waited[phase].append(event)
-        self.clocks.learn(bundle, 0, barrier.clock.done)
+        self.clocks.learn(bundle, 0, barrier.done.get(phase))
 
     # --- barriers of warps ----------------------------------------------------------------------------------
 
@@ -225,7 +227,8 @@ class Causes(Observer):
 
     def barrier_left(self, bundle: Bundle, number: int, mask: Mask) -> None:
         """A warp that has waited at a barrier of its block goes on."""
-        self._passed(self._meeting("barrier", bundle.rank, number), bundle, by_parity=False)
+        barrier = self._meeting("barrier", bundle.rank, number)
+        self._passed(barrier, bundle, barrier.clock.phase - 1, by_parity=False)
 
     def cluster_arrived(self, bundle: Bundle, mask: NDArray[np.bool_]) -> None:
         """Lanes of a warp arrive at the barrier of their cluster."""
@@ -241,7 +244,8 @@ class Causes(Observer):
     def cluster_left(self, bundle: Bundle, mask: NDArray[np.bool_]) -> None:
         """Lanes that have waited at the barrier of their cluster go on."""
         if mask.any():
-            self._passed(self._meeting("cluster", 0, 0), bundle, by_parity=False)
+            barrier = self._meeting("cluster", 0, 0)
+            self._passed(barrier, bundle, barrier.clock.phase - 1, by_parity=False)
 
     # --- mbarriers ------------------------------------------------------------------------------------------
 
@@ -295,9 +299,9 @@ class Causes(Observer):
         """A phase is complete."""
         self._completed(self._barriers[_key(barrier)])
 
-    def mbarrier_seen(self, bundle: Bundle, barrier: MBarrier) -> None:
-        """A warp has waited for the last complete phase, or has found it complete."""
-        self._passed(self._barriers[_key(barrier)], bundle, by_parity=True)
+    def mbarrier_seen(self, bundle: Bundle, barrier: MBarrier, phases: int) -> None:
+        """A warp goes on because so many phases were complete."""
+        self._passed(self._barriers[_key(barrier)], bundle, phases - 1, by_parity=True)
 
     # --- work -----------------------------------------------------------------------------------------------
 

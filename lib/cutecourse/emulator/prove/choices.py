@@ -15,13 +15,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from cutecourse.emulator.core.facts import Facts, Flow
+from cutecourse.emulator.core.outcomes import outcomes_of
 from cutecourse.emulator.core.program import Program
 from cutecourse.emulator.core.special import depends_on_order
 from cutecourse.ptx.checks import names, registers
 from cutecourse.ptx.scopes import Register, Scope
 from cutecourse.ptx.syntax import Address, Instruction
 
-__all__ = ["choices"]
+__all__ = ["branching_tests", "choices"]
 
 
 def choices(program: Program) -> list[str]:
@@ -30,6 +31,20 @@ def choices(program: Program) -> list[str]:
     while found.spread():
         pass
     return list(dict.fromkeys(found.reasons()))
+
+
+def branching_tests(program: Program) -> tuple[list[int], list[int]]:
+    """The lines of tests after whose answer false a thread does more than ask again.
+
+    Returns: those of waits that may give up early, and those of tests whose answer is certain.
+    """
+    found: tuple[list[int], list[int]] = ([], [])
+    for name, flat in program.flat.items():
+        facts = program.facts[name]
+        for position, outcome in outcomes_of(flat, facts).items():
+            if not outcome.again and outcome.decided:
+                found[not facts[position].gives_up].append(flat.instructions[position].line)
+    return found
 
 
 class _Taint:

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import combinations
 from time import perf_counter
 from typing import Any
 
 from cutecourse.trace.words import number
+from cutecourse.emulator.core.program import Program
 from cutecourse.emulator.core.steering import Delay, Place, Steering
 from cutecourse.emulator.errors import EmulatorError, LaunchError
 from cutecourse.emulator.launch import program_of
 from cutecourse.emulator.prove.causes import Causes, Doubt, Findings
-from cutecourse.emulator.prove.choices import choices
+from cutecourse.emulator.prove.choices import branching_tests, choices
 from cutecourse.emulator.tools.explore import Launch, Outcome, Rules, end_of, from_arguments
 from cutecourse.ptx.checked import CheckedModule
 from cutecourse.ptx.checks import read_module
@@ -25,7 +25,9 @@ __all__ = ["Proof", "delays_from_json", "prove"]
 
 _SECONDS = 60.0
 _EACH = 3
-"""Doubts at the same lines of which each is tried."""
+"""So many doubts at the same lines are tried."""
+_TOGETHER = 2
+"""So many delays are tried at once."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -38,6 +40,8 @@ class Proof:
     reasons     for "incomplete": the conditions that do not hold.
     delays      for "counterexample": an order that goes wrong. Each delayed warp, or work, waits until
                 nothing else can go on. Without any, every order goes wrong.
+    refuses     True if, in that order, timed waits give up once where the thread then does something else.
+    notes       hazards that did not end the first run, as `Outcome.notes`; with "proved" they hold for all.
     error       how that run ended; None if it gave other results than the first.
     """
 
@@ -48,8 +52,9 @@ class Proof:
     phases: int = 0
     reasons: tuple[str, ...] = ()
     delays: tuple[Delay, ...] = ()
+    refuses: bool = False
     error: EmulatorError | None = None
-    outcome: Outcome | None = None
+    notes: tuple[tuple[str, int, int | None], ...] = ()
     module: Module | None = field(default=None, compare=False)
 
     @property
@@ -65,19 +70,20 @@ class Proof:
         seen = f"{number(self.events, 'event')} at barriers, {number(self.phases, 'phase')}"
         ran = f"{number(self.runs, 'run')}, {self.seconds:.1f} s"
         if self.verdict == "proved":
-            return (
+            text = (
                 f"proved: every legal order gives each barrier the same phases ({seen}), so what the checks"
                 f" say of one run holds for all orders. {ran}."
             )
+            if self.notes:
+                noted = ", ".join(sorted({name for name, *_ in self.notes}))
+                text += f"\n  They say: {noted}."
+            return text
         if self.verdict == "incomplete":
             return "\n  ".join([f"incomplete ({seen}; {ran}):", *self.reasons])
         lines = [f"counterexample ({ran}):"]
-        if self.delays:
-            lines += [f"  {one}" for one in self.story()]
-        else:
-            lines.append("  It needs no special order.")
+        lines += [f"  {one}" for one in self.story()] or ["  It needs no special order."]
         lines.append("  Then:")
-        lines.append(str(self.error) if self.error is not None else f"  {self._difference()}")
+        lines.append(str(self.error) if self.error is not None else "  The kernel ends without an error, and with other results.")
         return "\n".join(lines)
 
     __repr__ = __str__
@@ -89,14 +95,12 @@ class Proof:
             line = line_in_words(self.module, place.line) if self.module is not None else str(place.line)
             again = f" (for the {_nth(place.time + 1)} time)" if place.time else ""
             if work:
-                yield f"What {who} starts at line {line}{again} is late:"
-                yield "nothing else can go on when it completes."
+                yield f"What {who} starts at line {line}{again} completes when nothing else can go on."
             else:
-                yield f"{who} is late: it executes line {line}{again}"
-                yield "when nothing else can go on."
+                yield f"{who} executes line {line}{again} when nothing else can go on."
+        if self.refuses:
+            yield "Each wait that gives up after a time does so once before it is over."
 
-    def _difference(self) -> str:
-        return "The kernel ends without an error, and with other results."
 
 
 def prove(
@@ -122,8 +126,10 @@ def prove(
         raise LaunchError(f"seconds is a time above 0, not {seconds!r}")
     checked = ptx if isinstance(ptx, CheckedModule) else read_module(ptx)
     search = _Search(checked, from_arguments(checked, arguments), dict(compare or {}), started + seconds)
-    proof = search.verdict(arguments)
-    return Proof(**{**proof, "runs": search.runs, "seconds": perf_counter() - started}, module=checked.module)
+    fields = search.verdict(program_of(checked, arguments))
+    return Proof(
+        **fields, runs=search.runs, seconds=perf_counter() - started, module=checked.module
+    )
 
 
 class _Search:
@@ -136,9 +142,9 @@ class _Search:
         self._until = until
         self.runs = 0
 
-    def run(self, delays: Iterable[Delay]) -> tuple[Outcome, Findings, Steering]:
+    def run(self, delays: Iterable[Delay] = (), *, refuses: bool = False) -> tuple[Outcome, Findings, Steering]:
         """Run the launch once, with delays."""
-        steering, found = Steering(delays), Findings()
+        steering, found = Steering(delays, refuses=refuses), Findings()
         self.runs += 1
 
         def delayed(seed: int, recorder: Any) -> Any:
@@ -149,36 +155,48 @@ class _Search:
         outcome, _, _ = end_of(delayed, 0, None, self._compare)
         return outcome, found, steering
 
-    def verdict(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    def verdict(self, program: Program) -> dict[str, Any]:
         """The fields of the proof."""
-        first, found, _ = self.run(())
-        counts = {"events": found.events, "phases": found.phases}
+        first, found, steering = self.run()
+        fields = {"events": found.events, "phases": found.phases, "notes": first.notes}
         if first.error is not None:
-            return {**counts, "verdict": "counterexample", "error": first.raised, "outcome": first}
-        tried: set[frozenset[Delay]] = set()
-        queue: list[tuple[Delay, ...]] = [(one.late,) for one in _some(found.doubts)]
-        for delays in queue:
-            if frozenset(delays) in tried or perf_counter() > self._until:
+            return {**fields, "verdict": "counterexample", "error": first.raised}
+        doubts, reasons, ways = list(found.doubts), choices(program), [False]
+        branching, certain = branching_tests(program)
+        if branching:
+            ways.append(True)
+            ended, more, refusing = self.run(refuses=True)
+            if _differ(first, ended):
+                return {**fields, "verdict": "counterexample", "error": ended.raised, "refuses": True}
+            doubts += more.doubts
+            tests = set(branching)
+            if _without(steering.times, tests) != _without(refusing.times, tests):
+                lines = ", ".join(line_in_words(self.checked.module, line) for line in branching)
+                reasons.append(f"a thread does something else if a wait is not over: line {lines}")
+        reasons += [
+            f"a thread does something else if the test at line {line_in_words(self.checked.module, line)} is"
+            " false"
+            for line in certain
+        ]
+        tried: set[tuple[frozenset[Delay], bool]] = set()
+        queue = [((one.late,), refuses) for one in _some(doubts) for refuses in ways]
+        for delays, refuses in queue:
+            if (frozenset(delays), refuses) in tried or perf_counter() > self._until:
                 continue
-            tried.add(frozenset(delays))
-            ended, more, _ = self.run(delays)
-            if ended.error is not None or ended.arrays != first.arrays:
-                return {
-                    **counts,
-                    "verdict": "counterexample",
-                    "error": ended.raised,
-                    "outcome": ended,
-                    "delays": delays,
-                }
-            if len(delays) < 2:
-                queue += [(*delays, one.late) for one in _some(more.doubts) if one.late not in delays]
-        reasons = [self._words(one) for one in _some(found.doubts, 1)]
-        reasons += choices(program_of(self.checked, arguments))
+            tried.add((frozenset(delays), refuses))
+            ended, more, _ = self.run(delays, refuses=refuses)
+            if _differ(first, ended):
+                wrong = {"error": ended.raised, "delays": delays, "refuses": refuses}
+                return {**fields, "verdict": "counterexample", **wrong}
+            if len(delays) < _TOGETHER:
+                new = [one.late for one in _some(more.doubts) if one.late not in delays]
+                queue += [((*delays, late), refuses) for late in new]
+        reasons = [self._words(one) for one in _some(doubts, 1)] + reasons
         if not reasons:
-            return {**counts, "verdict": "proved"}
+            return {**fields, "verdict": "proved"}
         if perf_counter() > self._until:
             reasons.append("the time was over before all doubts had been tried")
-        return {**counts, "verdict": "incomplete", "reasons": tuple(reasons)}
+        return {**fields, "verdict": "incomplete", "reasons": tuple(reasons)}
 
     def _words(self, doubt: Doubt) -> str:
         """Say which condition does not hold."""
@@ -192,6 +210,14 @@ class _Search:
             "block gone": f"{doubt.where} may end before line {late} of another one uses its shared memory",
         }[doubt.kind]
         return f"{what}; the orders that were tried went well"
+
+
+def _differ(one: Outcome, other: Outcome) -> bool:
+    return other.error is not None or one.arrays != other.arrays
+
+
+def _without(times: Mapping[Place, int], lines: set[int]) -> dict[Place, int]:
+    return {place: n for place, n in times.items() if place.line not in lines}
 
 
 def _some(doubts: Sequence[Doubt], each: int = _EACH) -> Iterator[Doubt]:

@@ -296,6 +296,8 @@ class _Look:
 
     def __init__(self, site: Site) -> None:
         self.name = site.instruction.modifiers[0]
+        self.line = site.line
+        self.again = site.outcome is None or site.outcome.again
         self.by_parity = site.has("parity")
         _semantics(site, "acquire", "relaxed")
         self.target = site.destination(0, "pred")
@@ -327,7 +329,7 @@ class _Look:
             else:
                 done = self._is_past(value, barrier, origin)
                 parity = value >> _PHASE_SHIFT & 1
-            if done:
+            if done and not self._refuses(bundle, barrier):
                 passed.reshape(-1)[lanes] = True
                 barrier.found_complete(origin, lanes.tolist())
                 if bundle.cohort.listeners.happened:
@@ -341,6 +343,13 @@ class _Look:
             else:
                 group.lanes += inside
         return passed, list(blocked.values())
+
+    def _refuses(self, bundle: Bundle, barrier: MBarrier) -> bool:
+        """True if a steering wants the first answer to be false, where the kernel then does something else."""
+        steering = bundle.machine.steering
+        if steering is None or not steering.refuses or self.name == "test_wait" or self.again:
+            return False
+        return steering.refuse(bundle, self.line, (barrier, barrier.phase))
 
     def tell(self, groups: list[Group], outcome: str) -> None:
         """Record the outcome of waits."""
@@ -422,7 +431,7 @@ def test_wait(site: Site) -> Step:
     return control
 
 
-@instruction("mbarrier.try_wait", control=True, facts=_WAIT)
+@instruction("mbarrier.try_wait", control=True, facts=replace(_WAIT, gives_up=True))
 def try_wait(site: Site) -> Step:
     """Test whether a phase of an mbarrier has completed, and wait for it for a limited time.
 
@@ -444,7 +453,9 @@ def try_wait(site: Site) -> Step:
         put(bundle.rows["pred"][look.target], passed, split.mask)
         if not blocked:
             return following
-        if bundle.machine.random.randrange(_SPURIOUS) == 0:
+        steering = bundle.machine.steering
+        refused = steering is not None and steering.refuses and not look.again
+        if refused or bundle.machine.random.randrange(_SPURIOUS) == 0:
             look.tell(blocked, "false")
             split.at = following
             return WAIT
