@@ -6,7 +6,7 @@ kernel in an order that its waits allow and that chance would hardly give.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -60,9 +60,23 @@ class Paused(Held):
 class Steering:
     """The delays of one launch."""
 
-    def __init__(self, delays: Iterable[Delay] = (), *, refuses: bool = False) -> None:
-        """`refuses` lets a timed wait give up at once where the thread then does something else."""
+    def __init__(
+        self,
+        delays: Iterable[Delay] = (),
+        *,
+        refuses: bool = False,
+        script: Sequence[Delay] = (),
+        later: Iterable[Delay] = (),
+    ) -> None:
+        """Delay some events, or put some into an order.
+
+        refuses  lets a timed wait give up at once where the thread then does something else.
+        script   events that happen in this order, before all of those in `later`. A `Delay` stands for the
+                 event that it could delay.
+        """
         self.delays = frozenset(delays)
+        self._script = deque(script)
+        self._ordered = {*script, *later}
         self.refuses = refuses
         self._refused: set[Hashable] = set()
         self.times: Counter[Place] = Counter()
@@ -72,46 +86,73 @@ class Steering:
         """The execution that was begun last: the work that is deferred now belongs to it."""
         self.last: dict[int, Place] = {}
         """The execution that each bundle, by its id, began last."""
-        self.late: Counter[Delay] = Counter()
-        """The delays that took place, and how often."""
         self._over: set[Delay] = set()
-        self._kept: dict[PendingWork, Delay] = {}
+        """The events that are late no longer."""
+        self._work: dict[PendingWork, Delay] = {}
 
     def lets(self, bundle: Bundle, instruction: Instruction) -> bool:
         """True if a warp may execute an instruction now."""
         place = self._place(bundle, instruction)
-        delay = Delay(place)
-        if delay in self.delays and delay not in self._over:
-            self.late[delay] += 1
+        if self._waits(Delay(place)):
             return False
         self.times[place._replace(time=0)] += 1
         self.place = self.last[id(bundle)] = place
         return True
 
     def deferred(self, work: PendingWork) -> None:
-        """Keep work that comes late."""
-        if self.place is not None and (delay := Delay(self.place, work=True)) in self.delays:
-            if delay not in self._over:
-                self.late[delay] += 1
-                self._kept[work] = delay
+        """Remember what starts work that may have to come late."""
+        if self.place is not None and (self.delays or self._ordered):
+            self._work[work] = Delay(self.place, work=True)
 
     def free(self, pending: Sequence[PendingWork]) -> Sequence[PendingWork]:
         """The work that may complete now."""
-        if not self._kept:
+        if not self._work:
             return pending
-        return [work for work in pending if work not in self._kept]
+        free = [work for work in pending if work not in self._work or not self._waits(self._work[work])]
+        if self._script and self._script[0].work:
+            now = [work for work in pending if self._work.get(work) == self._script[0]]
+            if len(now) == 1:  # its last piece
+                self._next()
+            return now or free
+        return free
+
+    def _waits(self, event: Delay) -> bool:
+        """True if an event must not happen yet."""
+        if event in self._over:
+            return False
+        if event in self.delays:
+            return True
+        if event not in self._ordered:
+            return False
+        if self._script[0] != event:
+            return True
+        if not event.work:
+            self._next()
+        return False
 
     def release(self) -> bool:
         """End all delays, because nothing else can go on. False if nothing is delayed now."""
-        if not self.paused and not self._kept:
+        late = [self._work[work] for work in self._work if not work.done and self._waits(self._work[work])]
+        if not self.paused and not late:
             return False
-        for paused in self.paused:
-            self._over.add(Delay(self._place(paused.bundle, paused.instruction)))
-            paused.bundle.unpark(paused.split)
-        self._over.update(self._kept.values())
-        self.paused.clear()
-        self._kept.clear()
+        self._script.clear()
+        self._ordered.clear()
+        self._over.update(Delay(self._place(one.bundle, one.instruction)) for one in self.paused)
+        self._over.update(late)
+        self._wake()
         return True
+
+    def _next(self) -> None:
+        """Go on in the script."""
+        self._script.popleft()
+        if not self._script:
+            self._ordered.clear()
+        self._wake()
+
+    def _wake(self) -> None:
+        paused, self.paused = self.paused, []
+        for one in paused:
+            one.bundle.unpark(one.split)
 
     def refuse(self, bundle: Bundle, line: int, what: Hashable) -> bool:
         """True the first time that a warp asks for something at a line."""

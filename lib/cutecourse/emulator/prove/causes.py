@@ -64,6 +64,7 @@ class Doubt(NamedTuple):
     phase: int
     event: Place
     late: Delay
+    event_is_work: bool = False
 
     @property
     def key(self) -> Hashable:
@@ -79,6 +80,30 @@ class Findings:
     events: int = 0
     """Arrivals, expectations, completions of bytes, and waits."""
     phases: int = 0
+    log: list[Logged] | None = None
+    """The events in their order, if they are wanted."""
+
+    @property
+    def signature(self) -> frozenset[tuple[Delay, int]]:
+        """The phases in which the events happened. Runs with the same ones have the same order."""
+        return frozenset((one.event, one.phase) for one in self.log or ())
+
+
+class Logged(NamedTuple):
+    """An event of a run, in the order in which they happened.
+
+    known  components and tags: a clock that knows one of them knows the event.
+    row    what the event's thread, or its issuer, knows.
+    """
+
+    event: Delay
+    phase: int
+    known: tuple[tuple[int, int], ...]
+    row: Row
+
+    def comes_after(self, other: Logged) -> bool:
+        """True if in every order this event comes after another one."""
+        return any(agent < len(self.row) and tag < int(self.row[agent]) for agent, tag in other.known)
 
 
 class _Event(NamedTuple):
@@ -146,25 +171,30 @@ class Causes(Observer):
     def _entry(self, row: Row, component: int) -> int:
         return int(row[component]) if component < len(row) else self.clocks.step
 
-    def _unknown(self, row: Row, barrier: _Barrier, phase: int) -> _Event | None:
-        """An arrival of a phase that need not have happened for one who knows `row`; None if all must have."""
-        if phase < 0 or not barrier.arrived[phase]:
-            return None
+    def _unknown(self, row: Row, barrier: _Barrier, phase: int) -> list[_Event]:
+        """The arrivals of a phase that need not have happened for one who knows `row`."""
         clock = barrier.clock
-        if self._entry(row, clock.component) >= self.clocks.entry(clock.base + phase + 1):
-            return None
-        return next((e for e in barrier.arrived[phase] if e.tag >= self._entry(row, e.agent)), None)
+        if phase < 0 or self._entry(row, clock.component) >= self.clocks.entry(clock.base + phase + 1):
+            return []
+        return [one for one in barrier.arrived[phase] if one.tag >= self._entry(row, one.agent)]
+
+    def _log(self, barrier: _Barrier, phase: int, event: _Event, row: Row) -> None:
+        if self.found.log is not None:
+            clock = barrier.clock
+            whole = clock.component, self.clocks.tag(clock.base + phase + 1, 0)
+            known = ((event.agent, event.tag), whole)
+            self.found.log.append(Logged(Delay(event.place, work=event.work), phase, known, row.copy()))
 
     def _doubt(self, kind: str, barrier: _Barrier, phase: int, event: _Event, late: _Event) -> None:
         delay = Delay(late.place, work=late.work)
-        self.found.doubts.append(Doubt(kind, barrier.where, phase, event.place, delay))
+        self.found.doubts.append(Doubt(kind, barrier.where, phase, event.place, delay, event.work))
 
     def _arrival(self, barrier: _Barrier, phase: int, row: Row, event: _Event) -> None:
         """Something arrives in a phase, and knows `row`."""
         self.found.events += 1
-        late = self._unknown(row, barrier, phase - 1)
-        if late is not None:
+        for late in self._unknown(row, barrier, phase - 1):
             self._doubt("early arrival", barrier, phase, event, late)
+        self._log(barrier, phase, event, row)
         barrier.arrived[phase].append(event)
         barrier.clock.arrive(row)
 
@@ -189,11 +219,12 @@ class Causes(Observer):
         self.found.events += 1
         event = self._event(bundle)
         if by_parity:
-            late = self._unknown(self._row(bundle), barrier, phase - 1)
-            if late is not None:
+            for late in self._unknown(self._row(bundle), barrier, phase - 1):
                 self._doubt("early wait", barrier, phase, event, late)
             barrier.waited[phase].append(event)
         self.clocks.learn(bundle, 0, barrier.done.get(phase))
+        if by_parity:
+            self._log(barrier, phase, event, self._row(bundle))
 
     # --- barriers of warps ----------------------------------------------------------------------------------
 
@@ -281,9 +312,9 @@ class Causes(Observer):
             return
         held, event = self._barriers[_key(barrier)], self._event(origin.bundle)
         self.found.events += 1
-        late = self._unknown(self._row(origin.bundle), held, barrier.phase - 1)
-        if late is not None:
+        for late in self._unknown(self._row(origin.bundle), held, barrier.phase - 1):
             self._doubt("early arrival", held, barrier.phase, event, late)
+        self._log(held, barrier.phase, event, self._row(origin.bundle))
         held.expected[barrier.phase].append(event)
 
     def mbarrier_received(self, barrier: MBarrier, origin: Origin, work: Origin | None) -> None:
@@ -399,7 +430,7 @@ class Causes(Observer):
             barrier, known = self._barriers[key], self._ended.get(rank)
             if known is None or event.place.block == self._block(rank):
                 continue
-            if event.tag >= self._entry(known, event.agent) and self._unknown(known, barrier, phase) is not None:
+            if event.tag >= self._entry(known, event.agent) and self._unknown(known, barrier, phase):
                 self._gone(rank, event)
 
     def _block(self, rank: int) -> tuple[int, int, int]:
