@@ -16,7 +16,7 @@ import re
 import signal
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, redirect_stdout
 from pathlib import Path
 from types import FrameType
@@ -35,13 +35,14 @@ from cutecourse.emulator.core.hazards import Note, grouped, lowering, read_sever
 from cutecourse.emulator.errors import BudgetExceeded, LaunchError, UnsupportedInstruction
 from cutecourse.emulator.launch import DEFAULT_BUDGET
 from cutecourse.emulator.numbers.tensor_core_sums import DEFAULT_ARITHMETIC, TENSOR_CORES
+from cutecourse.emulator.prove.order import Order
 from cutecourse.errors import CourseError
 from cutecourse.memory_report import memory_report
 from cutecourse.ptx import CheckedModule, Function, PtxError, read_module
 from cutecourse.ptx.demangle import short_name
 from cutecourse.trace import AccessLog, Recorder, Trace
 
-__all__ = ["extents", "register"]
+__all__ = ["add_launch", "extents", "prepared", "register", "status_of"]
 
 RAN, WRONG, NOT_RUN, STOPPED = range(4)
 _WHAT_ARGUMENTS = (words.__doc__ or "").partition("\n\n")[2]
@@ -62,23 +63,9 @@ def register(subparsers: Any) -> None:
         epilog=f"arguments:\n\n{_WHAT_ARGUMENTS}\nevents:\n\n{WHAT_FILTERS}\n{_STATUSES}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("file", help="the PTX text")
-    parser.add_argument("--entry", help="which kernel, if the text has several")
-    parser.add_argument("--grid", type=extents, default=(1, 1, 1), help="CTAs, as 2,1,1 (default: 1)")
-    parser.add_argument("--block", type=extents, help="threads, as 128 (default: the kernel's .reqntid)")
-    parser.add_argument("--cluster", type=extents, default=(1, 1, 1), help="CTAs of a cluster (default: 1)")
-    parser.add_argument("--smem", type=int, default=0, help="dynamic shared memory in bytes (default: 0)")
-    parser.add_argument(
-        "--arg", action="append", default=[], metavar="ARG", help="an argument of the kernel, in order"
-    )
+    add_launch(parser)
     parser.add_argument(
         "--seed", type=int, default=0, help="chooses the order of everything that nothing orders"
-    )
-    parser.add_argument(
-        "--arithmetic",
-        default=DEFAULT_ARITHMETIC,
-        choices=sorted(TENSOR_CORES),
-        help="the GPU whose tensor-core sums mma.sync gives (default: %(default)s)",
     )
     parser.add_argument("--trace", metavar="FILE", help="write what happened, for ui.perfetto.dev")
     parser.add_argument(
@@ -96,20 +83,6 @@ def register(subparsers: Any) -> None:
     )
     parser.add_argument(
         "--notes", action="store_true", help="print hazards that do no harm, in ten lines at most"
-    )
-    parser.add_argument(
-        "--hazard",
-        action="append",
-        default=[],
-        type=_hazard,
-        metavar="NAME=SEVERITY",
-        help="how severe a hazard is: error, warning, note or off; NAME as reports have it, with spaces or "
-        "hyphens, also for one line or kernel: 'race at gemm.cu:64 in gemm=off'",
-    )
-    parser.add_argument(
-        "--suppress",
-        metavar="FILE",
-        help="a text with one such NAME=SEVERITY a line, and comments after #; --hazard holds before it",
     )
     parser.add_argument(
         "--keep-going",
@@ -132,6 +105,43 @@ def register(subparsers: Any) -> None:
         help="run N seeds from --seed on, each with fresh copies of the arrays, and say where they differ; "
         "nothing is saved",
     )
+    parser.add_argument(
+        "--order", metavar="FILE", help="run the order of events that `cutecourse prove --save` has written"
+    )
+    parser.set_defaults(run=_run)
+
+
+def add_launch(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments that say what is launched, and within which limits."""
+    parser.add_argument("file", help="the PTX text")
+    parser.add_argument("--entry", help="which kernel, if the text has several")
+    parser.add_argument("--grid", type=extents, default=(1, 1, 1), help="CTAs, as 2,1,1 (default: 1)")
+    parser.add_argument("--block", type=extents, help="threads, as 128 (default: the kernel's .reqntid)")
+    parser.add_argument("--cluster", type=extents, default=(1, 1, 1), help="CTAs of a cluster (default: 1)")
+    parser.add_argument("--smem", type=int, default=0, help="dynamic shared memory in bytes (default: 0)")
+    parser.add_argument(
+        "--arg", action="append", default=[], metavar="ARG", help="an argument of the kernel, in order"
+    )
+    parser.add_argument(
+        "--arithmetic",
+        default=DEFAULT_ARITHMETIC,
+        choices=sorted(TENSOR_CORES),
+        help="the GPU whose tensor-core sums mma.sync gives (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--hazard",
+        action="append",
+        default=[],
+        type=_hazard,
+        metavar="NAME=SEVERITY",
+        help="how severe a hazard is: error, warning, note or off; NAME as reports have it, with spaces or "
+        "hyphens, also for one line or kernel: 'race at gemm.cu:64 in gemm=off'",
+    )
+    parser.add_argument(
+        "--suppress",
+        metavar="FILE",
+        help="a text with one such NAME=SEVERITY a line, and comments after #; --hazard holds before it",
+    )
     most = "to issue at most (default: %(default)s)"
     parser.add_argument("--budget", type=int, default=DEFAULT_BUDGET, help=f"instructions {most}")
     parser.add_argument(
@@ -140,7 +150,6 @@ def register(subparsers: Any) -> None:
     parser.add_argument(
         "--max-memory", type=float, default=8, help="GiB of memory to take at most (default: %(default)s)"
     )
-    parser.set_defaults(run=_run)
 
 
 def extents(text: str) -> tuple[int, int, int]:
@@ -165,7 +174,7 @@ def _hazard(text: str) -> tuple[str, str]:
 def _run(arguments: argparse.Namespace) -> int:
     findings = Findings(arguments.file)
     with redirect_stdout(io.StringIO()) if arguments.json else nullcontext():
-        findings.status = _ended(arguments, findings)
+        findings.status = status_of(lambda: _emulate(arguments, findings), findings)
     if arguments.json:
         print(findings.to_json())
     try:
@@ -177,10 +186,10 @@ def _run(arguments: argparse.Namespace) -> int:
     return findings.status
 
 
-def _ended(arguments: argparse.Namespace, findings: Findings) -> int:
-    """Run the kernel, keep what is found, and return the exit status."""
+def status_of(run: Callable[[], int], findings: Findings) -> int:
+    """Run a kernel, keep what is found, and return the exit status."""
     try:
-        return _emulate(arguments, findings)
+        return run()
     except CourseError as error:
         findings.error = error
         if isinstance(error, BudgetExceeded | _Stopped):
@@ -214,11 +223,31 @@ def _say(error: CourseError, status: int, about: str = "") -> int:
     return status
 
 
-def _emulate(arguments: argparse.Namespace, findings: Findings) -> int:
+@contextmanager
+def prepared(
+    arguments: argparse.Namespace, findings: Findings
+) -> Iterator[tuple[CheckedModule, dict[str, Any], Arguments]]:
+    """Read the text and make the launch as the command line has it, within its limits.
+
+    Gives:  the module, the arguments of the launch, and the arrays that are saved after it.
+    Errors: InputError, PtxError.
+    """
     for name in ("budget", "timeout", "max-memory"):
         given = getattr(arguments, name.replace("-", "_"))
         if not 0 < given < 1e12:
             raise InputError(f"--{name} {given}: give a number greater than 0")
+    limit = int(arguments.max_memory * 2**30)
+    with _at_most(arguments.timeout, limit):
+        checked = read_module(read_ptx(arguments.file))
+        entry = find_entry(checked.module, arguments.entry)
+        made = Arguments(limit)
+        values = made.make(arguments.arg, parameters(checked.functions[entry.name]))
+        options = _options(arguments, entry, values)
+        findings.kernel, findings.launch = entry.name, {name: options[name] for name in _LAUNCH}
+        yield checked, options, made
+
+
+def _emulate(arguments: argparse.Namespace, findings: Findings) -> int:
     for path in filter(None, (arguments.trace, arguments.junit, arguments.sarif)):
         check_writable(path)
     if arguments.explore is not None and arguments.keep_going:
@@ -227,17 +256,15 @@ def _emulate(arguments: argparse.Namespace, findings: Findings) -> int:
     if arguments.explore is not None and (arguments.explore < 2 or traced):
         why = "takes no --trace, no --events and no --memory" if traced else "takes 2 seeds or more"
         raise InputError(f"--explore {arguments.explore}: it {why}")
-    limit = int(arguments.max_memory * 2**30)
     recorder = new_recorder(arguments.trace, arguments.events)
     accesses = AccessLog() if arguments.memory else None
-    with _at_most(arguments.timeout, limit):
-        checked = read_module(read_ptx(arguments.file))
-        entry = find_entry(checked.module, arguments.entry)
-        made = Arguments(limit)
-        values = made.make(arguments.arg, parameters(checked.functions[entry.name]))
-        options = _options(arguments, entry, values)
-        findings.kernel, findings.launch = entry.name, {name: options[name] for name in _LAUNCH}
+    with prepared(arguments, findings) as (checked, options, made):
+        options["keep_going"] = arguments.keep_going
         findings.launch["seed"] = arguments.seed
+        if arguments.order is not None:
+            if arguments.explore is not None:
+                raise InputError("--explore runs orders that seeds choose, so it takes no --order")
+            options["steering"] = Order.from_json(read_text(arguments.order)).steering()
         if arguments.explore is not None:
             findings.exploration = _explore(arguments, checked, options)
             return _explored(findings.exploration)
@@ -301,7 +328,6 @@ def _options(arguments: argparse.Namespace, entry: Function, values: Sequence[An
         "max_instructions": arguments.budget,
         "arithmetic": arguments.arithmetic,
         "hazards": _hazards(arguments),
-        "keep_going": arguments.keep_going,
     }
 
 

@@ -1,6 +1,7 @@
 """A PTX emulator for learning and debugging: `launch` runs a kernel's PTX text on the CPU.
 
-Public names: `launch` and its result, `explore` for one launch under many seeds, `TensorMap` for arguments,
+Public names: `launch` and its result, `explore` for one launch under many seeds, `prove`
+for one launch in every order, `TensorMap` for arguments,
 `supported_instructions` for the coverage table, `HAZARDS` with their severities. The errors are in
 `cutecourse.emulator.errors`; DESIGN.md beside this file explains how the package is built.
 """
@@ -12,6 +13,7 @@ from cutecourse.emulator.core.registry import InstructionInfo, supported_instruc
 from cutecourse.emulator.errors import HAZARDS, EmulatorError, Hazard
 from cutecourse.emulator.launch import LaunchResult, launch
 from cutecourse.emulator.memory.tensor_map import TensorMap, TensorMapError
+from cutecourse.emulator.prove import Order, Proof, prove, replay
 from cutecourse.emulator.tools.explore import Difference, Exploration, Outcome, explore
 
 __all__ = [
@@ -23,10 +25,14 @@ __all__ = [
     "InstructionInfo",
     "LaunchResult",
     "Note",
+    "Order",
     "Outcome",
+    "Proof",
     "TensorMap",
     "TensorMapError",
     "explore",
     "launch",
+    "prove",
+    "replay",
     "supported_instructions",
 ]

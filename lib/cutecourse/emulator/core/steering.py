@@ -21,10 +21,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Delay", "Paused", "Place", "Steering"]
 
+
 class Place(NamedTuple):
-    """A warp's execution of an instruction: the block's coordinates, the warp, the PTX line, and the number
-    of times that the warp has executed it before.
-    """
+    """A warp's execution of an instruction: block, warp, PTX line, and how often it has done so before."""
 
     block: tuple[int, int, int]
     warp: int

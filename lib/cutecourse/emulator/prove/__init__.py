@@ -1,1 +1,11 @@
-"""Prove that no order of events makes a kernel go wrong, or show an order that does."""
+"""Prove that no order of events makes a kernel go wrong, or show an order that does.
+
+`prove` gives a `Proof`. The argument and what it assumes stand in `causes`.
+"""
+
+from __future__ import annotations
+
+from cutecourse.emulator.prove.order import Order
+from cutecourse.emulator.prove.proof import Proof, prove, replay
+
+__all__ = ["Order", "Proof", "prove", "replay"]

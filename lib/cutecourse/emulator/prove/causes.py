@@ -14,11 +14,12 @@ holds for all orders. A `Doubt` is a pair of events for which a condition fails:
 the pair happens the other way round.
 
 Simplified: the lanes of a warp count as one thread. An arrival counts as performed in the order of its
-            thread, also a relaxed one. Work of one thread that a tcgen05.commit follows completes in the order
-            of the commits. A wgmma is over when all four warps have issued it and its sums are there.
-Source:     PTX ISA 9.0, mbarrier, "Phase of the mbarrier object" (#parallel-synchronization-and-communication-
-            instructions-mbarrier-phase); Memory Consistency Model, Causality order; Lamport, Time, Clocks, and
-            the Ordering of Events in a Distributed System (1978).
+            thread, also a relaxed one. The commits of a thread arrive in their order. A wgmma is over when all
+            four warps have issued it and its sums are there.
+Source:     PTX ISA 9.0, Phase of the mbarrier object
+            (#parallel-synchronization-and-communication-instructions-mbarrier-phase); Memory Consistency
+            Model, Causality order; Lamport, Time, Clocks, and the Ordering of Events in a Distributed System
+            (CACM 1978).
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from numpy.typing import NDArray
 from cutecourse.emulator.checks.clocks import BarrierClock, Clocks, Row
 from cutecourse.emulator.checks.race_plan import AccessPlan
 from cutecourse.emulator.core.bundle import Bundle, Cohort
-from cutecourse.emulator.core.kinds import WARP_SIZE, Mask
+from cutecourse.emulator.core.kinds import Mask
 from cutecourse.emulator.core.observer import Observer
 from cutecourse.emulator.core.origin import Origin
 from cutecourse.emulator.core.steering import Delay, Place, Steering
@@ -323,7 +324,9 @@ class Causes(Observer):
             self._work(barrier, self._issued[work])
         else:
             event = self._event(origin.bundle)
-            self._arrival(self._barriers[_key(barrier)], barrier.phase, self._row(origin.bundle).copy(), event)
+            self._arrival(
+                self._barriers[_key(barrier)], barrier.phase, self._row(origin.bundle).copy(), event
+            )
             self.clocks.tick(origin.bundle, 0)
 
     def mbarrier_completed(self, barrier: MBarrier) -> None:

@@ -2,32 +2,33 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any
 
-from cutecourse.trace.words import number
 from cutecourse.emulator.core.program import Program
 from cutecourse.emulator.core.steering import Delay, Place, Steering
 from cutecourse.emulator.errors import EmulatorError, LaunchError
-from cutecourse.emulator.launch import program_of
+from cutecourse.emulator.launch import LaunchResult, launch, program_of
 from cutecourse.emulator.prove.causes import Causes, Doubt, Findings
 from cutecourse.emulator.prove.choices import branching_tests, choices
+from cutecourse.emulator.prove.order import Order
 from cutecourse.emulator.tools.explore import Launch, Outcome, Rules, end_of, from_arguments
 from cutecourse.ptx.checked import CheckedModule
 from cutecourse.ptx.checks import read_module
 from cutecourse.ptx.sources import line_in_words
 from cutecourse.ptx.syntax import Module
+from cutecourse.trace.words import number
 
-__all__ = ["Proof", "delays_from_json", "prove"]
+__all__ = ["Proof", "prove", "replay"]
 
 _SECONDS = 60.0
 _EACH = 3
 """So many doubts at the same lines are tried."""
 _TOGETHER = 2
 """So many delays are tried at once."""
+_AS_IT_COMES = Order()
 
 
 @dataclass(frozen=True, repr=False)
@@ -37,77 +38,55 @@ class Proof:
     verdict     "proved", "counterexample" or "incomplete".
     runs        the number of times that the kernel ran.
     events      arrivals, waits and completions of bytes in its first run; `phases` of barriers were complete.
+    orders      for "proved": the relations of happens-before that legal orders have; each was run.
     reasons     for "incomplete": the conditions that do not hold.
-    delays      for "counterexample": an order that goes wrong. Each delayed warp, or work, waits until
-                nothing else can go on. Without any, every order goes wrong.
-    refuses     True if, in that order, timed waits give up once where the thread then does something else.
-    script      or the events at barriers in an order that goes wrong, before those of `later`.
-    orders      the relations of happens-before that legal orders have, each of which was run.
-    notes       hazards that did not end the first run, as `Outcome.notes`; with "proved" they hold for all.
+    order       for "counterexample": an order that goes wrong; None if the first one does.
     error       how that run ended; None if it gave other results than the first.
+    notes       hazards that did not end the first run, as `Outcome.notes`; with "proved" they hold for all.
     """
 
     verdict: str
     runs: int
     seconds: float
+    module: Module = field(compare=False)
     events: int = 0
     phases: int = 0
-    reasons: tuple[str, ...] = ()
-    delays: tuple[Delay, ...] = ()
-    refuses: bool = False
-    script: tuple[Delay, ...] = ()
-    later: frozenset[Delay] = frozenset()
     orders: int = 1
+    reasons: tuple[str, ...] = ()
+    order: Order | None = None
     error: EmulatorError | None = None
     notes: tuple[tuple[str, int, int | None], ...] = ()
-    module: Module | None = field(default=None, compare=False)
 
     @property
     def proved(self) -> bool:
         """True if no order of events makes the launch go wrong."""
         return self.verdict == "proved"
 
-    def to_json(self) -> str:
-        """The order that goes wrong, for `cutecourse emulate --delays`."""
-        return json.dumps([_as_json(delay) for delay in self.delays], indent=1)
-
     def __str__(self) -> str:
         seen = f"{number(self.events, 'event')} at barriers, {number(self.phases, 'phase')}"
         ran = f"{number(self.runs, 'run')}, {self.seconds:.1f} s"
-        if self.verdict == "proved":
-            text = (
-                f"proved: {self.orders} orders are possible, and all of them went well ({seen}). {ran}."
-                if self.orders > 1
-                else f"proved: every legal order gives each barrier the same phases ({seen}), so what the checks"
-                f" say of one run holds for all orders. {ran}."
-            )
-            if self.notes:
-                noted = ", ".join(sorted({name for name, *_ in self.notes}))
-                text += f"\n  They say: {noted}."
-            return text
         if self.verdict == "incomplete":
             return "\n  ".join([f"incomplete ({seen}; {ran}):", *self.reasons])
-        lines = [f"counterexample ({ran}):"]
-        lines += [f"  {one}" for one in self.story()] or ["  It needs no special order."]
-        lines.append("  Then:")
-        lines.append(str(self.error) if self.error is not None else "  The kernel ends without an error, and with other results.")
-        return "\n".join(lines)
+        if self.verdict == "counterexample":
+            lines = [
+                f"counterexample ({ran}):",
+                *([] if self.order is None else self.order.story(self.module)),
+            ]
+            if self.order is None:
+                lines.append("it needs no special order.")
+            how = "The kernel ends without an error, and with other results."
+            return "\n  ".join(lines) + f"\nThen:\n{how if self.error is None else self.error}"
+        if self.orders > 1:
+            text = f"proved: {self.orders} orders are possible, and all of them went well ({seen}; {ran})."
+        else:
+            text = (
+                f"proved: every legal order gives each barrier the same phases ({seen}; {ran}), so what the"
+                " checks say of one run holds for all."
+            )
+        noted = ", ".join(sorted({name for name, *_ in self.notes}))
+        return text + (f"\n  They say: {noted}." if noted else "")
 
     __repr__ = __str__
-
-    def story(self) -> Iterator[str]:
-        """Say in words what is delayed."""
-        for place, work in self.delays:
-            who = f"block {place.block} warp {place.warp}"
-            line = line_in_words(self.module, place.line) if self.module is not None else str(place.line)
-            again = f" (for the {_nth(place.time + 1)} time)" if place.time else ""
-            if work:
-                yield f"What {who} starts at line {line}{again} completes when nothing else can go on."
-            else:
-                yield f"{who} executes line {line}{again} when nothing else can go on."
-        if self.refuses:
-            yield "Each wait that gives up after a time does so once before it is over."
-
 
 
 def prove(
@@ -122,9 +101,9 @@ def prove(
     ptx, arguments   as for `cutecourse.emulator.launch`; the arrays do not change.
     seconds          time after which it gives up.
     compare          for an array by its name, the part that counts, as for `explore`.
-    Returns:         a `Proof`. The verdict "proved" rests on an argument about one run (emulator.prove.causes):
-                     if every legal order gives each barrier the same phases, the checks of one run hold for all.
-                     A counterexample is a run of the emulator that went wrong.
+    Returns:         a `Proof`. The verdict "proved" rests on an argument about one run (emulator.prove.causes).
+                     If every legal order gives each barrier the same phases, the checks of one run hold for
+                     all orders; else every order is run. A counterexample is a run that went wrong.
     Errors:          LaunchError and PtxError, as `launch`.
     Simplified:      accesses of global memory are not compared.
     """
@@ -134,9 +113,12 @@ def prove(
     checked = ptx if isinstance(ptx, CheckedModule) else read_module(ptx)
     search = _Search(checked, from_arguments(checked, arguments), dict(compare or {}), started + seconds)
     fields = search.verdict(program_of(checked, arguments))
-    return Proof(
-        **fields, runs=search.runs, seconds=perf_counter() - started, module=checked.module
-    )
+    return Proof(**fields, runs=search.runs, seconds=perf_counter() - started, module=checked.module)
+
+
+def replay(order: Order, ptx: str | CheckedModule, **arguments: Any) -> LaunchResult:
+    """Launch a kernel, as `cutecourse.emulator.launch`, in an order that `prove` has found."""
+    return launch(ptx, steering=order.steering(), **arguments)
 
 
 class _Search:
@@ -149,11 +131,9 @@ class _Search:
         self._until = until
         self.runs = 0
 
-    def run(
-        self, delays: Iterable[Delay] = (), *, logs: bool = False, **steered: Any
-    ) -> tuple[Outcome, Findings, Steering]:
-        """Run the launch once, with delays or a script."""
-        steering, found = Steering(delays, **steered), Findings(log=[] if logs else None)
+    def run(self, order: Order = _AS_IT_COMES, *, logs: bool = False) -> tuple[Outcome, Findings, Steering]:
+        """Run the launch once, in an order."""
+        steering, found = order.steering(), Findings(log=[] if logs else None)
         self.runs += 1
 
         def delayed(seed: int, recorder: Any) -> Any:
@@ -174,9 +154,10 @@ class _Search:
         branching, certain = branching_tests(program)
         if branching:
             ways.append(True)
-            ended, more, refusing = self.run(refuses=True)
+            ended, more, refusing = self.run(Order(refuses=True))
             if _differ(first, ended):
-                return {**fields, "verdict": "counterexample", "error": ended.raised, "refuses": True}
+                wrong = {"error": ended.raised, "order": Order(refuses=True)}
+                return {**fields, "verdict": "counterexample", **wrong}
             doubts += more.doubts
             tests = set(branching)
             if _without(steering.times, tests) != _without(refusing.times, tests):
@@ -193,10 +174,10 @@ class _Search:
             if (frozenset(delays), refuses) in tried or perf_counter() > self._until:
                 continue
             tried.add((frozenset(delays), refuses))
-            ended, more, _ = self.run(delays, refuses=refuses)
+            order = Order(delays, refuses=refuses)
+            ended, more, _ = self.run(order)
             if _differ(first, ended):
-                wrong = {"error": ended.raised, "delays": delays, "refuses": refuses}
-                return {**fields, "verdict": "counterexample", **wrong}
+                return {**fields, "verdict": "counterexample", "error": ended.raised, "order": order}
             if len(delays) < _TOGETHER:
                 new = [one.late for one in _some(more.doubts) if one.late not in delays]
                 queue += [((*delays, late), refuses) for late in new]
@@ -216,9 +197,9 @@ class _Search:
     def _all_orders(self, first: Outcome) -> tuple[int, dict[str, Any]]:
         """Run the launch once for each relation of happens-before that a legal order has.
 
-        Each doubt of each run is reversed: what came before the later event and does not depend on it stays as it
-        was, then the other event comes. This is the search of Abdulla et al., Optimal Dynamic Partial Order
-        Reduction (POPL 2014), without its sleep sets: runs with the same phases are the same order.
+        Each doubt of each run is reversed: what came before the later event and does not depend on it stays
+        as it was, then the other event comes. This is the search of Abdulla et al., Optimal Dynamic Partial
+        Order Reduction (POPL 2014), without its sleep sets: runs with the same phases are the same order.
         Returns: the number of orders, 0 if the time was over, and the fields of a proof if one goes wrong.
         """
         _, found, _ = self.run(logs=True)
@@ -227,7 +208,9 @@ class _Search:
         for found in runs:
             assert found.log is not None
             position = {one.event: at for at, one in reversed(list(enumerate(found.log)))}
-            reversals = dict.fromkeys((one.late, Delay(one.event, work=one.event_is_work)) for one in found.doubts)
+            reversals = dict.fromkeys(
+                (one.late, Delay(one.event, work=one.event_is_work)) for one in found.doubts
+            )
             for late, early in reversals:
                 if perf_counter() > self._until:
                     return 0, {}
@@ -238,10 +221,11 @@ class _Search:
                     if at < x or (at > x and not one.comes_after(found.log[x]))
                 ]
                 script = list(dict.fromkeys([*kept, early]))
-                later = {one.event for one in found.log} - set(script)
-                ended, more, _ = self.run(logs=True, script=script, later=later)
+                later = frozenset(one.event for one in found.log).difference(script)
+                order = Order(script=tuple(script), later=later)
+                ended, more, _ = self.run(order, logs=True)
                 if _differ(first, ended):
-                    return 0, {"error": ended.raised, "script": tuple(script), "later": frozenset(later)}
+                    return 0, {"error": ended.raised, "order": order}
                 if more.signature not in seen:
                     seen.add(more.signature)
                     runs.append(more)
@@ -249,13 +233,16 @@ class _Search:
 
     def _words(self, doubt: Doubt) -> str:
         """Say which condition does not hold."""
-        late, event = (line_in_words(self.checked.module, one.line) for one in (doubt.late.place, doubt.event))
+        late, event = (
+            line_in_words(self.checked.module, one.line) for one in (doubt.late.place, doubt.event)
+        )
         what = {
-            "early arrival": f"line {event} may come before line {late}, in an earlier phase of {doubt.where}",
+            "early arrival": f"line {event} may come before line {late}, in an earlier phase of"
+            f" {doubt.where}",
             "late expectation": f"{doubt.where} may be complete before line {late} says what it waits for",
             "early wait": f"the wait at line {event} may begin before line {late}, an earlier phase of"
             f" {doubt.where}",
-            "lapped wait": f"{doubt.where} may complete two phases before the wait at line {late} looks at it",
+            "lapped wait": f"{doubt.where} may complete two phases before the wait at line {late} looks",
             "block gone": f"{doubt.where} may end before line {late} of another one uses its shared memory",
         }[doubt.kind]
         return f"{what}; the orders that were tried went well"
@@ -276,23 +263,3 @@ def _some(doubts: Sequence[Doubt], each: int = _EACH) -> Iterator[Doubt]:
         count[doubt.key] = count.get(doubt.key, 0) + 1
         if count[doubt.key] <= each:
             yield doubt
-
-
-def _nth(n: int) -> str:
-    ending = "th" if 10 <= n % 100 <= 20 else {1: "st", 2: "nd", 3: "rd"}.get(n % 10, "th")
-    return f"{n}{ending}"
-
-
-def _as_json(delay: Delay) -> dict[str, Any]:
-    return {**delay.place._asdict(), "block": list(delay.place.block), "work": delay.work}
-
-
-def delays_from_json(text: str) -> tuple[Delay, ...]:
-    """Read the delays that `Proof.to_json` wrote. Errors: LaunchError."""
-    try:
-        return tuple(
-            Delay(Place(tuple(one["block"]), int(one["warp"]), int(one["line"]), int(one["time"])), bool(one["work"]))
-            for one in json.loads(text)
-        )
-    except (ValueError, KeyError, TypeError) as error:
-        raise LaunchError(f"these are no delays that prove has written: {error}") from None

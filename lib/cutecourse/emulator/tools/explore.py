@@ -249,7 +249,13 @@ def end_of(
         raise
     except EmulatorError as error:
         ended = Outcome(
-            seed, {}, type(error).__name__, error.line, error.block, error.warp, message=error.problem,
+            seed,
+            {},
+            type(error).__name__,
+            error.line,
+            error.block,
+            error.warp,
+            message=error.problem,
             raised=error,
         )
         return ended, {}, error.trace

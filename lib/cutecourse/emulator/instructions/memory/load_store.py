@@ -117,9 +117,7 @@ def _take_form(site: Site) -> tuple[bool, str, int, str, int]:
 @by_modifiers
 def _load_facts(one: Instruction) -> Facts:
     use = MemoryUse(space_of(one), bytes_of(one), reads=True, coherent="nc" not in one.modifiers)
-    return Facts(
-        uses=(use,), wider_registers=True, depends_on_order=not _STRONG.isdisjoint(one.modifiers)
-    )
+    return Facts(uses=(use,), wider_registers=True, depends_on_order=not _STRONG.isdisjoint(one.modifiers))
 
 
 @instruction("ld", "ldu", facts=_load_facts)

@@ -345,7 +345,7 @@ class _Look:
         return passed, list(blocked.values())
 
     def _refuses(self, bundle: Bundle, barrier: MBarrier) -> bool:
-        """True if a steering wants the first answer to be false, where the kernel then does something else."""
+        """True if a steering wants the first answer to be false because the kernel then does other things."""
         steering = bundle.machine.steering
         if steering is None or not steering.refuses or self.name == "test_wait" or self.again:
             return False
