@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from cutecourse.analysis import InputError
-from cutecourse.analysis.files import check_writable
+from cutecourse.analysis.arguments import check_writable
 from cutecourse.cli._formats import Findings
 from cutecourse.cli.emulate import add_launch, prepared, status_of
 from cutecourse.emulator.prove import prove

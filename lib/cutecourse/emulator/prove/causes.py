@@ -14,8 +14,8 @@ holds for all orders. A `Doubt` is a pair of events for which a condition fails:
 the pair happens the other way round.
 
 Simplified: the lanes of a warp count as one thread. An arrival counts as performed in the order of its
-            thread, also a relaxed one. The commits of a thread arrive in their order. A wgmma is over when all
-            four warps have issued it and its sums are there.
+            thread, also a relaxed one. The commits of a thread arrive in their order. A wgmma is over when
+            all four warps have issued it and its sums are there.
 Source:     PTX ISA 9.0, Phase of the mbarrier object
             (#parallel-synchronization-and-communication-instructions-mbarrier-phase); Memory Consistency
             Model, Causality order; Lamport, Time, Clocks, and the Ordering of Events in a Distributed System

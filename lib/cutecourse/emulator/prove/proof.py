@@ -101,9 +101,9 @@ def prove(
     ptx, arguments   as for `cutecourse.emulator.launch`; the arrays do not change.
     seconds          time after which it gives up.
     compare          for an array by its name, the part that counts, as for `explore`.
-    Returns:         a `Proof`. The verdict "proved" rests on an argument about one run (emulator.prove.causes).
-                     If every legal order gives each barrier the same phases, the checks of one run hold for
-                     all orders; else every order is run. A counterexample is a run that went wrong.
+    Returns:         a `Proof`. "proved" rests on an argument about one run (emulator.prove.causes): if every
+                     legal order gives each barrier the same phases, the checks of one run hold for all
+                     orders. Else every order is run. A counterexample is a run that went wrong.
     Errors:          LaunchError and PtxError, as `launch`.
     Simplified:      accesses of global memory are not compared.
     """
@@ -169,7 +169,9 @@ class _Search:
             for line in certain
         ]
         tried: set[tuple[frozenset[Delay], bool]] = set()
-        queue = [((one.late,), refuses) for one in _some(doubts) for refuses in ways]
+        queue: list[tuple[tuple[Delay, ...], bool]] = [
+            ((one.late,), refuses) for one in _some(doubts) for refuses in ways
+        ]
         for delays, refuses in queue:
             if (frozenset(delays), refuses) in tried or perf_counter() > self._until:
                 continue

@@ -37,7 +37,8 @@ _HEAD = ("seeds", "compared with the first", "ended with")
 _OUTCOME = 100
 """The text shows this many characters of an outcome."""
 Array = NDArray[Any]
-Launch = Callable[[int, Recorder | None], Any]
+Launch = Callable[..., Any]
+"""`run(seed, recorder)`; one from `from_arguments` takes further arguments of the launch by name."""
 Rules = Mapping[str, Callable[[Array], Array] | None]
 
 

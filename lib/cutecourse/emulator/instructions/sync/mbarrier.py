@@ -497,8 +497,8 @@ def cp_async_mbarrier_arrive(site: Site) -> Step:
             where[origin.lane] = origin, rank, offset
 
         def arrive_now(lane: int) -> None:
-            origin, *place = where[lane]
-            barriers.find(origin.cluster, *place, origin).arrive(1, origin, asynchronous=True)
+            origin, rank, offset = where[lane]
+            barriers.find(origin.cluster, rank, offset, origin).arrive(1, origin, asynchronous=True)
 
         when_complete(bundle, bundle.lanes(mask), arrive_now)
 
