@@ -205,7 +205,7 @@ class Teller(Observer):
     def mbarrier_completed(self, barrier: Any) -> None:
         self.tell(Complete(barrier, keeps=True))
 
-    def mbarrier_seen(self, bundle: Any, barrier: Any) -> None:
+    def mbarrier_seen(self, bundle: Any, barrier: Any, phases: int) -> None:
         self.tell(Leave(Thread(barrier.cluster, bundle.rank, bundle.warp), barrier, scope="cluster"))
 
     # --- asynchronous work ----------------------------------------------------------------------------------

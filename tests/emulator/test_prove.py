@@ -1,0 +1,351 @@
+"""`prove` against a naive search of all interleavings, on small protocols that hypothesis makes.
+
+The naive search knows nothing of the emulator: it walks through every state of a few threads that arrive at
+mbarriers, wait for their phases, and read and write words.
+"""
+
+from collections import Counter
+from itertools import chain
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from cutecourse.emulator import EmulatorError, Order, prove, replay
+from cutecourse.emulator.errors import DeadlockError, LaunchError
+
+WORDS = 2
+
+# --- protocols ----------------------------------------------------------------------------------------------
+
+
+def text(counts, threads):
+    """The PTX of a protocol: the first lane of each warp is a thread of it."""
+    body = []
+    for warp, actions in enumerate(threads):
+        body.append(f"WARP{warp}:")
+        for number, (what, where, *parity) in enumerate(actions):
+            if what == "arrive":
+                body.append(f"mbarrier.arrive.shared::cta.b64 _, [bars+{8 * where}];")
+            elif what == "wait":
+                loop = f"W{warp}_{number}"
+                body.append(
+                    f"{loop}: mbarrier.try_wait.parity.shared::cta.b64 %p, [bars+{8 * where}], {parity[0]};"
+                )
+                body.append(f"@!%p bra {loop};")
+            elif what == "write":
+                body.append(f"st.shared.b32 [data+{4 * where}], {100 * warp + number + 1};")
+            else:
+                body.append(f"ld.shared.b32 %x, [data+{4 * where}];")
+        body.append("bra END;")
+    inits = [f"@%first mbarrier.init.shared::cta.b64 [bars+{8 * at}], {n};" for at, n in enumerate(counts)]
+    zeros = [f"@%first st.shared.b32 [data+{4 * at}], 0;" for at in range(WORDS)]
+    jumps = [f"setp.eq.u32 %q, %warp, {warp};\n@%q bra WARP{warp};" for warp in range(len(threads))]
+    return "\n".join(
+        [
+            f"""
+.version 8.6
+.target sm_90
+.address_size 64
+.visible .entry k()
+{{
+.shared .align 8 .b64 bars[{len(counts)}];
+.shared .align 4 .b32 data[{WORDS}];
+.reg .b32 %me, %warp, %lane, %x;
+.reg .pred %p, %q, %first;
+mov.u32 %me, %tid.x;
+shr.u32 %warp, %me, 5;
+and.b32 %lane, %me, 31;
+setp.eq.u32 %first, %me, 0;""",
+            *zeros,
+            *inits,
+            "bar.sync 0;\nsetp.ne.u32 %q, %lane, 0;\n@%q bra END;",
+            *jumps,
+            *body,
+            "END:\nret;\n}",
+        ]
+    )
+
+
+def search(counts, threads):
+    """What can go wrong in some interleaving: a set of "race", "deadlock"."""
+    start = ((0,) * len(threads), tuple((0, count) for count in counts))
+    seen, todo, wrong = {start}, [start], set()
+    while todo:
+        positions, barriers = todo.pop()
+        following = [one[at] if at < len(one) else None for one, at in zip(threads, positions, strict=True)]
+        accesses = [one for one in following if one and one[0] in {"read", "write"}]
+        for number, (what, where) in enumerate(accesses):
+            if any(at == where and "write" in {what, other} for other, at in accesses[number + 1 :]):
+                wrong.add("race")
+        stuck = any(following)
+        for thread, action in enumerate(following):
+            after = list(barriers)
+            if action is None or (action[0] == "wait" and barriers[action[1]][0] % 2 == action[2]):
+                continue
+            if action[0] == "arrive":
+                phase, pending = barriers[action[1]]
+                last = pending == 1
+                after[action[1]] = (phase + last, counts[action[1]] if last else pending - 1)
+            stuck = False
+            moved = (*positions[:thread], positions[thread] + 1, *positions[thread + 1 :])
+            state = (moved, tuple(after))
+            if state not in seen:
+                seen.add(state)
+                todo.append(state)
+        if stuck:
+            wrong.add("deadlock")
+    return wrong
+
+
+@st.composite
+def any_protocol(draw):
+    """Threads that do anything."""
+    counts = draw(st.lists(st.integers(1, 2), min_size=1, max_size=3))
+    barrier, word = st.integers(0, len(counts) - 1), st.integers(0, WORDS - 1)
+    action = st.one_of(
+        st.tuples(st.just("arrive"), barrier),
+        st.tuples(st.just("wait"), barrier, st.integers(0, 1)),
+        st.tuples(st.sampled_from(["read", "write"]), word),
+    )
+    return counts, draw(st.lists(st.lists(action, max_size=5), min_size=2, max_size=3))
+
+
+@st.composite
+def pipeline(draw):
+    """A producer and its consumers, with as many mistakes as hypothesis likes, often none."""
+    stages, consumers, tiles = draw(st.integers(1, 2)), draw(st.integers(1, 2)), draw(st.integers(1, 5))
+    counts = [1] * stages + [consumers] * stages
+    turns = [(k % stages, k // stages) for k in range(tiles)]
+    made = [[("wait", stages + s, (turn + 1) % 2), ("write", s), ("arrive", s)] for s, turn in turns]
+    used = [[("wait", s, turn % 2), ("read", s), ("arrive", stages + s)] for s, turn in turns]
+    threads = [[*chain.from_iterable(made)], *([*chain.from_iterable(used)] for _ in range(consumers))]
+    for _ in range(draw(st.integers(0, 2))):
+        thread = draw(st.sampled_from(threads))
+        if not thread:
+            continue
+        at, other = (draw(st.integers(0, len(thread) - 1)) for _ in range(2))
+        mistake = draw(st.sampled_from(["left out", "parity", "exchanged", "count"]))
+        if mistake == "left out":
+            del thread[at]
+        elif mistake == "exchanged":
+            thread[at], thread[other] = thread[other], thread[at]
+        elif mistake == "count":
+            counts[draw(st.integers(0, len(counts) - 1))] = draw(st.integers(1, 2))
+        elif thread[at][0] == "wait":
+            thread[at] = (*thread[at][:2], 1 - thread[at][2])
+    return counts, threads
+
+
+VERDICTS: Counter = Counter()
+
+
+@settings(max_examples=200, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+@given(st.one_of(any_protocol(), pipeline()))
+def test_a_verdict__is_that_of_the_naive_search(protocol):
+    counts, threads = protocol
+    proof = prove(text(counts, threads), grid=1, block=32 * len(threads))
+    wrong = search(counts, threads)
+    assert proof.verdict == ("counterexample" if wrong else "proved"), (wrong, str(proof))
+    VERDICTS[proof.verdict, proof.orders > 1] += 1
+
+
+def test_the_protocols__are_of_every_kind():
+    """The comparison before means something only if it saw right ones, wrong ones, and searches."""
+    assert VERDICTS["proved", False] > 10
+    assert VERDICTS["proved", True] > 0
+    assert VERDICTS["counterexample", False] > 10
+
+
+# --- one protocol in words ----------------------------------------------------------------------------------
+
+SLOW_READER = (
+    [1, 1],
+    [
+        [("write", 0), ("arrive", 0), ("wait", 1, 0), ("arrive", 0)],
+        [("wait", 0, 0), ("arrive", 1)],
+        [("wait", 0, 0), ("read", 0)],
+    ],
+)
+"""The third thread takes no part in the hand-over: if it is slow, the phase that it waits for passes by."""
+
+
+def launched(protocol):
+    counts, threads = protocol
+    return {"ptx": text(counts, threads), "grid": 1, "block": 32 * len(threads)}
+
+
+def test_a_lapped_wait__is_found_and_told_and_can_be_run_again():
+    proof = prove(**launched(SLOW_READER))
+    assert proof.verdict == "counterexample"
+    assert not proof.proved
+    assert isinstance(proof.error, DeadlockError)
+    (delay,) = proof.order.delays
+    assert delay.place.warp == 2
+    assert "block (0, 0, 0) warp 2 executes line" in str(proof)
+    assert "when nothing else can go on" in str(proof)
+    kept = Order.from_json(proof.order.to_json())
+    assert kept == proof.order
+    with pytest.raises(DeadlockError) as again:
+        replay(kept, **launched(SLOW_READER))
+    assert again.value.line == proof.error.line
+
+
+@pytest.mark.parametrize(
+    "words", ["", "{}", "[1]", '{"delays": [1], "script": [], "later": [], "refuses": false}']
+)
+def test_another_text__is_no_order(words):
+    with pytest.raises(LaunchError, match="no order that prove has written"):
+        Order.from_json(words)
+
+
+def test_a_protocol_that_no_phase_forces__is_run_in_every_order():
+    """Either of the last two arrivals completes the second phase, so the argument does not hold."""
+    proof = prove(**launched(([2], [[("arrive", 0), ("arrive", 0), ("wait", 0, 0)], [("arrive", 0)]])))
+    assert proof.proved
+    assert proof.orders > 1
+    assert f"{proof.orders} orders are possible" in str(proof)
+
+
+@pytest.mark.parametrize("seconds", [0, -1])
+def test_a_time_of_nothing__is_refused(seconds):
+    with pytest.raises(LaunchError, match="seconds is a time above 0"):
+        prove(**launched(SLOW_READER), seconds=seconds)
+
+
+# --- two published examples, rebuilt ------------------------------------------------------------------------
+
+
+def overtaking(*, fixed):
+    """CTA 1 arrives at CTA 0's `full` in each of three rounds and, unless fixed, never waits for CTA 0."""
+    wait = "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 %p"
+    waits = f"EMPTY:\n{wait}, [empty], %parity;\n@!%p bra EMPTY;"
+    arrive = "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%far];"
+    tells = f"mapa.shared::cluster.u32 %far, %empty, 1;\n{arrive}"
+    return f"""
+.version 8.6
+.target sm_90
+.address_size 64
+.visible .entry k(.param .u64 out)
+.reqnctapercluster 2
+{{
+    .shared .align 8 .b64 full, empty;
+    .reg .b32 %me, %rank, %round, %parity, %full, %empty, %far;
+    .reg .b64 %out;
+    .reg .pred %p, %first;
+    ld.param.u64 %out, [out];
+    mov.u32 %me, %tid.x;
+    mov.u32 %rank, %cluster_ctarank;
+    mov.u32 %full, full;
+    mov.u32 %empty, empty;
+    setp.eq.u32 %first, %me, 0;
+    @%first mbarrier.init.shared::cta.b64 [full], 1;
+    @%first mbarrier.init.shared::cta.b64 [empty], 1;
+    fence.mbarrier_init.release.cluster;
+    barrier.cluster.arrive;
+    barrier.cluster.wait;
+    @!%first bra MEET;
+    mov.u32 %round, 0;
+    setp.eq.u32 %p, %rank, 0;
+    @%p bra CONSUME;
+PRODUCE:
+    setp.eq.u32 %p, %round, 0;
+    @%p bra SEND;
+    sub.u32 %parity, %round, 1;
+    and.b32 %parity, %parity, 1;
+    {waits if fixed else ""}
+SEND:
+    mapa.shared::cluster.u32 %far, %full, 0;
+    {arrive}
+    add.u32 %round, %round, 1;
+    setp.lt.u32 %p, %round, 3;
+    @%p bra PRODUCE;
+    bra MEET;
+CONSUME:
+    and.b32 %parity, %round, 1;
+FULL:
+    {wait}, [full], %parity;
+    @!%p bra FULL;
+    add.u32 %round, %round, 1;
+    st.global.u32 [%out], %round;
+    add.u64 %out, %out, 4;
+    {tells if fixed else ""}
+    setp.lt.u32 %p, %round, 3;
+    @%p bra CONSUME;
+MEET:
+    barrier.cluster.arrive;
+    barrier.cluster.wait;
+    ret;
+}}
+"""
+
+
+def test_a_producer_that_overtakes__is_found():
+    """Source: the example cluster_overtake of mlc-ai/agentic-gpu-programming-for-mlsys, in words of ours."""
+    launch = {"grid": 2, "block": 32, "args": [np.zeros(3, np.uint32)]}
+    proof = prove(overtaking(fixed=False), **launch)
+    assert proof.verdict == "counterexample"
+    assert isinstance(proof.error, DeadlockError)
+    assert prove(overtaking(fixed=True), **launch).proved
+
+
+HAND_OVER = "tcgen05.fence::before_thread_sync;\nbar.sync 0;\ntcgen05.fence::after_thread_sync;\n"
+
+
+def handed_over(*, fixed):
+    """Four warps store to tensor memory, four others load it; a barrier lies between them if fixed."""
+    values = ", ".join(f"%v{number}" for number in range(8))
+    return f"""
+.version 8.8
+.target sm_100a
+.address_size 64
+.visible .entry k(.param .u64 out)
+{{
+    .shared .align 4 .b32 slot;
+    .reg .b32 %me, %warp, %group, %quarter, %base, %at, %row, %v<8>;
+    .reg .b64 %out, %wide;
+    .reg .pred %first, %loads;
+    ld.param.u64 %out, [out];
+    mov.u32 %me, %tid.x;
+    shr.u32 %warp, %me, 5;
+    shr.u32 %group, %warp, 2;
+    and.b32 %quarter, %warp, 3;
+    and.b32 %row, %me, 127;
+    setp.eq.u32 %first, %warp, 0;
+    setp.eq.u32 %loads, %group, 1;
+    @%first tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [slot], 32;
+    {HAND_OVER}
+    ld.shared.u32 %base, [slot];
+    shl.b32 %at, %quarter, 21;
+    add.u32 %at, %at, %base;
+    @%loads bra STORED;
+    {"".join(f"mad.lo.u32 %v{number}, %row, 8, {number};" for number in range(8))}
+    tcgen05.st.sync.aligned.32x32b.x8.b32 [%at], {{{values}}};
+    tcgen05.wait::st.sync.aligned;
+STORED:
+    {HAND_OVER if fixed else ""}
+    @!%loads bra LOADED;
+    tcgen05.ld.sync.aligned.32x32b.x8.b32 {{{values}}}, [%at];
+    tcgen05.wait::ld.sync.aligned;
+    mul.wide.u32 %wide, %row, 32;
+    add.u64 %out, %out, %wide;
+    {"".join(f"st.global.u32 [%out+{4 * number}], %v{number};" for number in range(8))}
+LOADED:
+    {HAND_OVER}
+    @!%first bra END;
+    tcgen05.relinquish_alloc_permit.cta_group::1.sync.aligned;
+    tcgen05.dealloc.cta_group::1.sync.aligned.b32 %base, 32;
+END:
+    ret;
+}}
+"""
+
+
+def test_tensor_memory_that_nothing_hands_over__is_found():
+    """Source: the example tmem_race of mlc-ai/agentic-gpu-programming-for-mlsys, in words of ours."""
+    launch = {"grid": 1, "block": 256, "args": [np.zeros((128, 8), np.uint32)]}
+    proof = prove(handed_over(fixed=False), **launch)
+    assert proof.verdict == "counterexample"
+    assert isinstance(proof.error, EmulatorError)
+    assert prove(handed_over(fixed=True), **launch).proved
