@@ -89,6 +89,7 @@ extern "C" __global__ void umma_tma_multicast_cpp(CUTE_GRID_CONSTANT TmaA const 
       cutlass::arch::umma_arrive_multicast(&shared.mma_barrier, mask_a | mask_b);
     }
     wait_barrier(shared.mma_barrier, k % 2);
+    __syncthreads();  // a warp two k-tiles behind would wait for a phase that is over
   }
 
   TiledCopy load = make_tmem_copy(SM100_TMEM_LOAD_32dp32b32x{}, tCtC);

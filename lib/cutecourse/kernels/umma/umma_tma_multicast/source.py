@@ -112,6 +112,7 @@ def umma_tma_multicast(
             with cute.arch.elect_one():
                 tcgen05.commit(mma_barrier, mask_a | mask_b)
         cute.arch.mbarrier_wait(mma_barrier, k % 2)
+        cute.arch.sync_threads()  # a warp two k-tiles behind would wait for a phase that is over
 
     # tmem -> rmem -> gmem: a warp reads its 32 lanes, a thread one row of C, 32 columns at a time
     load = tcgen05.make_tmem_copy(

@@ -105,6 +105,7 @@ extern "C" __global__ void umma_two_sm_cpp(
       }
     }
     wait_barrier(mma_barrier, k % 2);
+    __syncthreads();  // a warp two k-tiles behind would wait for a phase that is over
   }
 
   TiledCopy load = make_tmem_copy(SM100_TMEM_LOAD_32dp32b32x{}, tCtC);
