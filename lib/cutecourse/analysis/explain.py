@@ -140,6 +140,7 @@ def _needs(
     words += [] if block else ["--block", ",".join(map(str, entry.directive("maxntid") or [_THREADS]))]
     words += ["--cluster", str(shape[0])] if in_cluster and not cluster else []
     words += ["--smem", str(_room(module, entry, flats))] if dynamic else []
+    words += ["--cooperative"] if any(map(_of_the_grid, used)) else []
     for parameter in wanted:
         words += ["--arg", parameter.template]
     return {
@@ -155,6 +156,11 @@ def _needs(
 def _room(module: Module, entry: Function, flats: dict[str, FlatFunction]) -> int:
     """The dynamic shared memory that fits beside the static one, in bytes."""
     return max(0, shared_limit_bytes(module) - Placement(module, entry, flats, 0).shared_bytes)
+
+
+def _of_the_grid(instruction: Instruction) -> bool:
+    """Return whether an instruction asks for the workspace of a cooperative launch."""
+    return any(isinstance(o, Name) and o.text == "%envreg1" for o in instruction.operands)
 
 
 def _of_a_cluster(instruction: Instruction) -> bool:

@@ -69,6 +69,11 @@ def register(subparsers: Any) -> None:
     parser.add_argument("--cluster", type=extents, default=(1, 1, 1), help="CTAs of a cluster (default: 1)")
     parser.add_argument("--smem", type=int, default=0, help="dynamic shared memory in bytes (default: 0)")
     parser.add_argument(
+        "--cooperative",
+        action="store_true",
+        help="run all CTAs at once, for kernels with a barrier of the whole grid",
+    )
+    parser.add_argument(
         "--arg", action="append", default=[], metavar="ARG", help="an argument of the kernel, in order"
     )
     parser.add_argument(
@@ -297,6 +302,7 @@ def _options(arguments: argparse.Namespace, entry: Function, values: Sequence[An
         "block": block,
         "cluster": arguments.cluster,
         "dynamic_smem": arguments.smem,
+        "cooperative": arguments.cooperative,
         "args": values,
         "max_instructions": arguments.budget,
         "arithmetic": arguments.arithmetic,

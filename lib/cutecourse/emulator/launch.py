@@ -24,12 +24,14 @@ from cutecourse.emulator.checks.tensor_memory_sums import follow_sums
 from cutecourse.emulator.core.decode import decode
 from cutecourse.emulator.core.frame import align_up, alignment_of, parameter_offsets, size_of
 from cutecourse.emulator.core.hazards import severities
+from cutecourse.emulator.core.kinds import WARP_SIZE
 from cutecourse.emulator.core.machine import Machine
 from cutecourse.emulator.core.memory import Allocation, Memory
 from cutecourse.emulator.core.observer import Observer
 from cutecourse.emulator.core.processes import run_parts
 from cutecourse.emulator.core.program import Program
 from cutecourse.emulator.core.scheduler import Scheduler
+from cutecourse.emulator.core.special import N_SMS
 from cutecourse.emulator.errors import EmulatorError, LaunchError
 from cutecourse.emulator.instructions.wgmma.registers import watch
 from cutecourse.emulator.memory.host_arrays import host_arrays
@@ -59,6 +61,12 @@ _MAX_BLOCKS = 1 << 20
 _SHARED_LIMIT_KIB = {75: 64, 80: 163, 86: 99, 87: 163, 88: 99, 89: 99, 90: 227, 100: 227, 101: 227, 103: 227,
                      110: 227, 120: 99, 121: 99}  # fmt: skip
 _STATIC_LIMIT = 48 << 10
+_SM_LIMITS = {75: (1024, 16), 86: (1536, 16), 87: (1536, 16), 88: (1536, 24), 89: (1536, 24), 120: (1536, 24),
+              121: (1536, 24)}  # fmt: skip
+"""Threads and blocks that an SM has room for, where these are not 2048 and 32."""
+_RESERVED_BYTES = 1 << 10
+"""Shared memory that the system reserves for each block."""
+_WORKSPACE_WORDS = 8
 
 
 @dataclass(frozen=True)
@@ -104,6 +112,7 @@ def launch(
     args: Sequence[Any] = (),
     cluster: int | Sequence[int] = (1, 1, 1),
     dynamic_smem: int = 0,
+    cooperative: bool = False,
     entry: str | None = None,
     seed: int = 0,
     max_instructions: int = DEFAULT_BUDGET,
@@ -125,6 +134,9 @@ def launch(
     fills a parameter declared as an array of bytes, field by field, and a field may be a `TensorMap` as well.
     `entry` is a kernel's name, or a part of it that no other kernel's name has.
     `seed` chooses the order in which blocks and warps run. `dynamic_smem` is in bytes.
+    `cooperative` launches the grid as cudaLaunchCooperativeKernel does: all its blocks run at once, so that
+    they can meet at a barrier of the whole grid (grid_group::sync()). A grid that does not fit on the GPU is
+    a LaunchError.
     `arithmetic` names the GPU whose tensor cores' sums mma.sync reproduces (see
     emulator.numbers.tensor_core_sums); the PTX's target does not choose it. `recorder` gets the events of
     barriers, waits and asynchronous copies; it keeps copies of the arrays, for the trace's snapshots.
@@ -187,8 +199,11 @@ def launch(
             observers,
             is_watched=recorder is not None or accesses is not None,
             keep_going=bool(keep_going),
+            workspace=_workspace(memory) if cooperative else 0,
         )
         _check_shared(machine)
+        if cooperative:
+            _check_resident(machine)
     except EmulatorError as error:
         # An error in the launch as a whole does not have the kernel's name yet.
         if type(error) is LaunchError and error.line is None:
@@ -204,6 +219,7 @@ def launch(
             block=threads,
             cluster=clusters,
             dynamic_smem=dynamic_smem,
+            cooperative=cooperative,
             entry=function.name,
             seed=seed,
             max_instructions=max_instructions,
@@ -403,6 +419,29 @@ def _check_shared(machine: Machine) -> None:
         raise LaunchError(
             f"{placement.shared_bytes} bytes of shared memory ({placement.shared_static} static,"
             f" {machine.dynamic_smem} dynamic) do not fit: {module.target[0]} has {limit} bytes for a block"
+        )
+
+
+def _workspace(memory: Memory) -> int:
+    """The address of a new workspace: its size, and the word at which the grid's blocks meet."""
+    words = np.array([_WORKSPACE_WORDS * 4] + [0] * (_WORKSPACE_WORDS - 1), np.uint32)
+    return memory.allocate("the cooperative launch's workspace", words.view(np.uint8)).base
+
+
+def _check_resident(machine: Machine) -> None:
+    """Refuse a cooperative grid whose blocks cannot all run at once. Errors: LaunchError."""
+    capability = _capability(machine.program.module)
+    threads, blocks = _SM_LIMITS.get(capability, (2048, 32))
+    per_sm = min(blocks, threads // (machine.warps_per_block * WARP_SIZE))
+    room = shared_limit_bytes(machine.program.module) + _RESERVED_BYTES
+    per_sm = min(per_sm, room // (machine.program.shared_bytes + _RESERVED_BYTES))
+    most, asked = per_sm * N_SMS, prod(machine.grid)
+    if asked > most:
+        raise LaunchError(
+            f"all blocks of a cooperative grid run at once. {asked} of {machine.threads_per_block} threads"
+            f" and {machine.program.shared_bytes} bytes of shared memory do not fit: at most {per_sm} run on"
+            f" each of {N_SMS} SMs, even if their registers fit. Launch at most {most}, and let each block do"
+            " more (on a GPU: cudaErrorCooperativeLaunchTooLarge)"
         )
 
 

@@ -111,13 +111,14 @@ def check(
     entry: str | None = None,
     cluster: int | Sequence[int] = (1, 1, 1),
     dynamic_smem: int = 0,
+    cooperative: bool = False,
     max_instructions: int = DEFAULT_BUDGET,
     keep_going: bool = False,
 ) -> CheckedRun:
     """Run a kernel on the emulator under several seeds; fail with the report of what it does wrong.
 
     ptx         a PTX text, the path of one, an object with `asm["ptx"]` (Triton) or `inspect_asm()` (numba).
-    grid, block, cluster, dynamic_smem, max_instructions, keep_going
+    grid, block, cluster, dynamic_smem, cooperative, max_instructions, keep_going
                 as `launch` takes them; block may be left out if the kernel has .reqntid. With keep_going the
                 failure has all reports of the first seed that has any.
     args        the arguments in the order of the parameters. A mapping gives them names of your choice, in
@@ -156,6 +157,7 @@ def check(
         "block": _block(function, block),
         "cluster": cluster,
         "dynamic_smem": dynamic_smem,
+        "cooperative": cooperative,
         "entry": function.name,
         "max_instructions": max_instructions,
         "hazards": _hazards(allow, suppress),
