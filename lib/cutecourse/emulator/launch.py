@@ -20,6 +20,7 @@ from cutecourse.emulator.checks.block_end import BlockEnds
 from cutecourse.emulator.checks.multiplications import follow_multiplications
 from cutecourse.emulator.checks.provenance import provenance_of
 from cutecourse.emulator.checks.races import look_for_races
+from cutecourse.emulator.checks.tensor_memory_copies import follow_copied_cells
 from cutecourse.emulator.checks.tensor_memory_sums import follow_sums
 from cutecourse.emulator.core.decode import decode
 from cutecourse.emulator.core.frame import align_up, alignment_of, parameter_offsets, size_of
@@ -164,6 +165,7 @@ def launch(
         look_for_races,
         BlockEnds,
         follow_sums,
+        follow_copied_cells,
     ]
     try:
         shape = _extents("grid", grid, _MAX_GRID)
