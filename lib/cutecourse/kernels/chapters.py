@@ -190,8 +190,16 @@ CHAPTERS = (
         number=13,
         slug="two_sm_umma",
         title="Two SMs, One MMA",
-        kernels=("umma_two_sm", "umma_two_sm_pipeline", "umma_gemm", "umma_persistent", "umma_broken"),
+        kernels=("umma_two_sm", "umma_two_sm_pipeline", "umma_gemm", "umma_broken"),
         target="sm_100a",
         reason="cta_group::2, which lets two SMs share an MMA, is a part of tcgen05",
+    ),
+    Chapter(
+        number=14,
+        slug="persistent_umma",
+        title="The Kernel That People Run",
+        kernels=("umma_store", "umma_persistent", "umma_scheduled"),
+        target="sm_100a",
+        reason="tcgen05 and tensor memory are Blackwell's alone, and PTX with an `a` is for one generation",
     ),
 )

@@ -159,7 +159,11 @@ def _sizes(spec: LaunchSpec) -> dict[str, int | str]:
             sizes |= {f"{tensor.name}_stride_{mode}": stride for mode, stride in enumerate(strides)}
             sizes[f"{tensor.name}_mn_major"] = int(strides[:1] == (1,))
     first = next((known for known in extents.values()), ())
-    if {"a", "b"} <= extents.keys() and {"c", "d"} & extents.keys() and len(extents["a"]) == len(extents["b"]) == 2:
+    if (
+        {"a", "b"} <= extents.keys()
+        and {"c", "d"} & extents.keys()
+        and len(extents["a"]) == len(extents["b"]) == 2
+    ):
         first = (extents["a"][0], extents["b"][0], extents["a"][1])
     return sizes | dict(zip("MNK", first, strict=False))
 

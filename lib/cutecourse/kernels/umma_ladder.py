@@ -8,6 +8,9 @@ from cutecourse.layout import parse
 
 __all__ = ["twin_with", "umma_spec"]
 
+_CTA_SMEM_BYTES = 227 * 1024
+"""Shared memory of a CTA (CUDA C++ Programming Guide, Technical Specifications per Compute Capability)."""
+
 
 def umma_spec(
     file: KernelFile,
@@ -33,8 +36,8 @@ def umma_spec(
     smem_bytes  of shared memory, for what stands behind the stages, the pieces of D and their barriers.
     given       further arguments of the file's `host_for`.
 
-    Errors: SpecError for another number of SMs, for fewer than one pair, for extents of 1, and for N or K
-            that is no multiple of 8.
+    Errors: SpecError for another number of SMs, for fewer than one pair, for more stages than fit, for extents
+            of 1, and for N or K that is no multiple of 8.
     """
     m, n, k = mnk
     if sms not in (1, 2):
@@ -74,7 +77,14 @@ def umma_spec(
     grid = (tiles[0] * sms, tiles[1], 1)
     if pairs is not None:
         grid = (min(pairs, tiles[0] * tiles[1]) * sms, 1, 1)
-    stage_bytes = (cta_rows + columns // sms) * k_tile * 2
+    stage_bytes = (cta_rows + columns // sms) * k_tile * 2 + 2 * 8
+    other_bytes = warps * buffers * piece[0] * piece[1] * 2 + smem_bytes
+    if stages * stage_bytes + other_bytes > _CTA_SMEM_BYTES:
+        raise SpecError(
+            f"{file.name}: {stages} stages of {stage_bytes} bytes and {other_bytes} bytes for the rest are more than"
+            f" the {_CTA_SMEM_BYTES} bytes of shared memory that a CTA can have; use"
+            f" {(_CTA_SMEM_BYTES - other_bytes) // stage_bytes} stages or fewer."
+        )
     return LaunchSpec(
         name=file.name,
         language="cutedsl",
@@ -83,7 +93,7 @@ def umma_spec(
         grid=grid,
         block=(file.constant("THREADS"), 1, 1),
         cluster=(sms, 1, 1),
-        dynamic_smem=stages * (stage_bytes + 2 * 8) + warps * buffers * piece[0] * piece[1] * 2 + smem_bytes,
+        dynamic_smem=stages * stage_bytes + other_bytes,
         params=(
             operand("a", (m, k), cta_rows),
             operand("b", (n, k), columns // sms),

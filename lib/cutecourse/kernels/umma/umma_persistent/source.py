@@ -196,7 +196,9 @@ def umma_persistent(
                         cute.arch.mbarrier_arrive(acc_empty + acc, 0)  # in the leader
                 if cutlass.const_expr(mC is not None):
                     tDrC.fill(0)
-                    for j in cutlass.range_constexpr(PIECE[1] // 8):  # 16 bytes, all inside of C or all outside
+                    for j in cutlass.range_constexpr(
+                        PIECE[1] // 8
+                    ):  # 16 bytes, all inside of C or all outside
                         if cute.elem_less(tDcC[(0, j), row, piece], mC.shape):
                             cute.autovec_copy(tDgC[(None, j), row, piece], eights[None, j])
                     sums.store(alpha * sums.load() + beta * tDrC.load().to(cutlass.Float32))
@@ -208,7 +210,8 @@ def umma_persistent(
                 cute.arch.fence_proxy("async.shared", space="cta")
                 cute.arch.sync_warp()
                 with cute.arch.elect_one():
-                    cute.copy(atom_d, tDsD[None, buffer], tDgD[None, row, piece])
+                    if cute.elem_less((row, piece), gD.shape[2:]):  # else it lies outside of D
+                        cute.copy(atom_d, tDsD[None, buffer], tDgD[None, row, piece])
                     cute.arch.cp_async_bulk_commit_group()
             done += 1
         with cute.arch.elect_one():
@@ -251,7 +254,9 @@ def host_for(sms: int, blends: int, pairs: int):
         tiles = cute.ceil_div(mD.shape, tile[:2])
         umma_persistent(
             atom_a, tma_a, atom_b, tma_b, atom_d, tma_d, mC, alpha, beta, layout_a, layout_b, layout_d, sms
-        ).launch(grid=(min(pairs, tiles[0] * tiles[1]) * sms, 1, 1), block=(THREADS, 1, 1), cluster=(sms, 1, 1))
+        ).launch(
+            grid=(min(pairs, tiles[0] * tiles[1]) * sms, 1, 1), block=(THREADS, 1, 1), cluster=(sms, 1, 1)
+        )
 
     @cute.jit
     def host(mA: cute.Tensor, mB: cute.Tensor, mD: cute.Tensor):

@@ -46,7 +46,6 @@ def spec(
         )
     if blends and fuses:
         raise SpecError("umma_scheduled: one epilogue takes C, the other the scale and the bias; choose one.")
-    answers, accumulators = FILE.constant("ANSWERS"), FILE.constant("ACCUMULATORS")
     return umma_spec(
         FILE,
         (m, n, k),
@@ -55,8 +54,8 @@ def spec(
         stages=stages,
         blends=blends,
         further=(Tensor("scale", "f32", (m,), (1,)), Tensor("bias", "f32", (n,), (1,))) if fuses else (),
-        pairs=pairs or -(-m // (FILE.constant("CTA_ROWS") * sms)) * -(-n // columns),
-        smem_bytes=answers * (16 + 2 * 8) + 2 * accumulators * 8 + 4,
+        pairs=pairs if pairs is not None else -(-m // (FILE.constant("CTA_ROWS") * sms)) * -(-n // columns),
+        smem_bytes=16 + 2 * 8 + 2 * FILE.constant("ACCUMULATORS") * 8 + 4,
         given=(columns, stages, pairs or 0, ctas, int(fuses)),
     )
 
@@ -64,11 +63,18 @@ def spec(
 def twin_text(spec: LaunchSpec) -> str:
     """The twin's text: what a launch has no use for is left out of it."""
     sms, blends, columns, stages, pairs, ctas, fuses = spec.host.arguments
-    sections = {"with C": blends, "fused": fuses, "in turn": pairs, "by request": not pairs, "two CTAs": ctas > 1}
-    return twin_with(spec, *(name for name, chosen in sections.items() if chosen))
+    sections = {
+        "with C": blends,
+        "fused": fuses,
+        "in turn": pairs,
+        "by request": not pairs,
+        "two CTAs": ctas > 1,
+    }
+    text = twin_with(spec, *(name for name, chosen in sections.items() if chosen))
+    return text.replace("${multicast}", ".multicast::cluster::all" if sms == 2 else "")
 
 
 LAUNCH = spec(*FILE.constant("MNK"))
 IN_TURN = spec(*FILE.constant("MNK"), pairs=2)
 ONE_SM = spec(300, 520, 72, sms=1, fuses=True)
-TWO_CTAS = spec(520, 264, 72, columns=128, ctas=2, fuses=True)
+TWO_CTAS = spec(392, 328, 72, columns=128, ctas=2, fuses=True)

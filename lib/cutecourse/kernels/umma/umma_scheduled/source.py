@@ -34,7 +34,6 @@ STORING_WARPS = 4  # each for 32 lanes of tensor memory; three further warps loa
 THREADS = 32 * (STORING_WARPS + 4)  # one warp has nothing to do: registers move between whole warpgroups
 PIECE = (32, 64)  # what one TMA store writes: the rows of one warp, and 128 bytes of each
 BUFFERS = 2  # for pieces, in each warp
-ANSWERS = 2  # that may be on their way or unread
 GROUP = 2  # rows of tiles
 OTHER_REGISTERS, STORING_REGISTERS = 56, 200  # with two CTAs in an SM, 128 each at first: 56 + 200 = 2 * 128
 
@@ -66,7 +65,7 @@ def tile_of(number: cutlass.Int32, tiles: cutlass.Constexpr):
 def next_tile(
     number: cutlass.Int32,
     asked: cutlass.Int32,
-    answers: cute.Pointer,
+    answer: cute.Pointer,
     next_full: cute.Pointer,
     next_empty: cute.Pointer,
     tiles: cutlass.Constexpr,
@@ -77,13 +76,12 @@ def next_tile(
     if cutlass.const_expr(in_turn):
         number += cute.arch.grid_dim()[0] // sms
     else:
-        slot, turn = asked % ANSWERS, asked // ANSWERS
-        cute.arch.mbarrier_wait(next_full + slot, turn % 2)
-        first, _, _, granted = cute.arch.clc_response(answers + slot)
+        cute.arch.mbarrier_wait(next_full, asked % 2)
+        first, _, _, granted = cute.arch.clc_response(answer)
         cute.arch.fence_proxy("async.shared", space="cta")  # the next answer is written by the async proxy
         cute.arch.sync_warp()
         with cute.arch.elect_one():
-            cute.arch.mbarrier_arrive(next_empty + slot, 0)  # in the leader
+            cute.arch.mbarrier_arrive(next_empty, 0)  # in the leader
         number = first // sms
         if granted == 0:
             number = cutlass.Int32(tiles[0] * tiles[1])
@@ -124,13 +122,13 @@ def umma_scheduled(
     sA = smem.allocate_tensor(cutlass.Float16, layout_a.outer, 1024, swizzle=layout_a.inner)
     sB = smem.allocate_tensor(cutlass.Float16, layout_b.outer, 1024, swizzle=layout_b.inner)
     sD = smem.allocate_tensor(cutlass.BFloat16, layout_d.outer, 1024, swizzle=layout_d.inner)
-    answers = smem.allocate_array(cutlass.Int128, ANSWERS)
+    answer = smem.allocate_array(cutlass.Int128)
     full = smem.allocate_array(cutlass.Int64, stages)
     empty = smem.allocate_array(cutlass.Int64, stages)
     acc_full = smem.allocate_array(cutlass.Int64, ACCUMULATORS)
     acc_empty = smem.allocate_array(cutlass.Int64, ACCUMULATORS)
-    next_full = smem.allocate_array(cutlass.Int64, ANSWERS)
-    next_empty = smem.allocate_array(cutlass.Int64, ANSWERS)
+    next_full = smem.allocate_array(cutlass.Int64)
+    next_empty = smem.allocate_array(cutlass.Int64)
     tmem_base = smem.allocate_array(cutlass.Int32)
 
     if warp == 0:
@@ -142,9 +140,8 @@ def umma_scheduled(
             for acc in cutlass.range_constexpr(ACCUMULATORS):
                 cute.arch.mbarrier_init(acc_full + acc, 1)
                 cute.arch.mbarrier_init(acc_empty + acc, STORING_WARPS * sms)
-            for slot in cutlass.range_constexpr(ANSWERS):
-                cute.arch.mbarrier_init(next_full + slot, 1)
-                cute.arch.mbarrier_init(next_empty + slot, (STORING_WARPS + 1) * sms + 1)  # warps that read it
+            cute.arch.mbarrier_init(next_full, 1)
+            cute.arch.mbarrier_init(next_empty, (STORING_WARPS + 1) * sms + 1)  # warps that read an answer
     cute.arch.mbarrier_init_fence()
     cute.arch.cluster_arrive()
     cute.arch.cluster_wait()
@@ -161,9 +158,9 @@ def umma_scheduled(
     tCtC = cute.make_tensor(cute.arch.retrieve_tmem_ptr(cutlass.Float32, 16, tmem_base), tCtC.layout)
     k_tiles, pieces = cute.size(gA, mode=[3]), columns // PIECE[1]
     number, count = cute.arch.block_idx()[0] // sms, tiles[0] * tiles[1]
-    tell = answers, next_full, next_empty, tiles, sms, in_turn
+    tell = answer, next_full, next_empty, tiles, sms, in_turn
     at = cutlass.Int32(0)  # the k-tiles of all tiles, counted on: which stage, and which of its turns
-    done = cutlass.Int32(0)  # the tiles of this pair: which accumulator, which answer, and which of their turns
+    done = cutlass.Int32(0)  # the tiles of this pair: which accumulator, which of its turns, which answer
 
     if warp >= STORING_WARPS:
         if cutlass.const_expr(ctas > 1):
@@ -220,14 +217,13 @@ def umma_scheduled(
                 if leads:
                     granted = cutlass.Int32(1)
                     while granted != 0:
-                        slot, turn = done % ANSWERS, done // ANSWERS
-                        cute.arch.mbarrier_wait(next_empty + slot, turn % 2 ^ 1)
+                        cute.arch.mbarrier_wait(next_empty, done % 2 ^ 1)
                         with cute.arch.elect_one():
                             for cta in cutlass.range_constexpr(sms):
-                                cute.arch.mbarrier_arrive_and_expect_tx(next_full + slot, 16, cta)
-                            cute.arch.issue_clc_query(next_full + slot, answers + slot, multicast=two)
-                        cute.arch.mbarrier_wait(next_full + slot, turn % 2)
-                        _, _, _, granted = cute.arch.clc_response(answers + slot)
+                                cute.arch.mbarrier_arrive_and_expect_tx(next_full, 16, cta)
+                            cute.arch.issue_clc_query(next_full, answer, multicast=two)
+                        cute.arch.mbarrier_wait(next_full, done % 2)
+                        _, _, _, granted = cute.arch.clc_response(answer)
                         done += 1
     else:
         if cutlass.const_expr(ctas > 1):
@@ -255,7 +251,9 @@ def umma_scheduled(
             tDrC = cute.make_rmem_tensor(PIECE[1], cutlass.BFloat16)
             eights = cute.make_tensor(tDrC.iterator, cute.make_layout((8, PIECE[1] // 8)))
         if cutlass.const_expr(mBias is not None):
-            gBias = cute.logical_divide(cute.local_tile(mBias, (PIECE[1],), (None,)), (8,))  # ((8, 8), along N)
+            gBias = cute.logical_divide(
+                cute.local_tile(mBias, (PIECE[1],), (None,)), (8,)
+            )  # ((8, 8), along N)
         while number < count:
             row, column = tile_of(number, tiles)
             row, column = (row * sms + rank) * STORING_WARPS + warp, column * pieces  # of pieces
@@ -276,7 +274,9 @@ def umma_scheduled(
                         cute.arch.mbarrier_arrive(acc_empty + acc, 0)  # in the leader
                 if cutlass.const_expr(mC is not None):
                     tDrC.fill(0)
-                    for j in cutlass.range_constexpr(PIECE[1] // 8):  # 16 bytes, all inside of C or all outside
+                    for j in cutlass.range_constexpr(
+                        PIECE[1] // 8
+                    ):  # 16 bytes, all inside of C or all outside
                         if cute.elem_less(tDcC[(0, j), row, piece], mC.shape):
                             cute.autovec_copy(tDgC[(None, j), row, piece], eights[None, j])
                     sums.store(alpha * sums.load() + beta * tDrC.load().to(cutlass.Float32))
@@ -294,7 +294,8 @@ def umma_scheduled(
                 cute.arch.fence_proxy("async.shared", space="cta")
                 cute.arch.sync_warp()
                 with cute.arch.elect_one():
-                    cute.copy(atom_d, tDsD[None, buffer], tDgD[None, row, piece])
+                    if cute.elem_less((row, piece), gD.shape[2:]):  # else it lies outside of D
+                        cute.copy(atom_d, tDsD[None, buffer], tDgD[None, row, piece])
                     cute.arch.cp_async_bulk_commit_group()
             number = next_tile(number, done, *tell)
             done += 1
@@ -383,9 +384,7 @@ def host_for(sms: int, blends: int, columns: int, stages: int, pairs: int, ctas:
         launch(mA, mB, mD, mC, alpha, beta, None, None)
 
     @cute.jit
-    def host_fuse(
-        mA: cute.Tensor, mB: cute.Tensor, mD: cute.Tensor, mScale: cute.Tensor, mBias: cute.Tensor
-    ):
+    def host_fuse(mA: cute.Tensor, mB: cute.Tensor, mD: cute.Tensor, mScale: cute.Tensor, mBias: cute.Tensor):
         launch(mA, mB, mD, None, None, None, mScale, mBias)
 
     if fuses:

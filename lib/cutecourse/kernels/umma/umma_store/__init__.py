@@ -25,5 +25,5 @@ def twin_text(spec: LaunchSpec) -> str:
 
 
 LAUNCH = spec(*FILE.constant("MNK"))
-BLEND = spec(136, 264, 72, blends=True)
+BLEND = spec(136, 392, 72, blends=True)
 ONE_SM = spec(136, 264, 72, sms=1)

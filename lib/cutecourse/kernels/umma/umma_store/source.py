@@ -179,7 +179,8 @@ def umma_store(
             cute.arch.fence_proxy("async.shared", space="cta")
             cute.arch.sync_warp()
             with cute.arch.elect_one():
-                cute.copy(atom_d, tDsD[None, buffer], tDgD[None, row, piece])
+                if cute.elem_less((row, piece), gD.shape[2:]):  # else it lies outside of D
+                    cute.copy(atom_d, tDsD[None, buffer], tDgD[None, row, piece])
                 cute.arch.cp_async_bulk_commit_group()
         with cute.arch.elect_one():
             cute.arch.cp_async_bulk_wait_group(0, read=True)
