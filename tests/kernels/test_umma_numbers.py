@@ -120,7 +120,7 @@ def test_gemm__multiplies_every_pair_of_types_majors_clusters_and_sizes(case, de
 
 
 def stored(spec, **where):
-    """Run a kernel that stores bf16; what came out, and what should. All sums are exact before they are rounded."""
+    """Run a kernel that stores bf16; what came out, and what should: exact sums, rounded once."""
     random = np.random.default_rng(1)
     given = {
         name: random.integers(-8, 8, param.extents, endpoint=True).astype(array_type(param.dtype))
@@ -181,7 +181,7 @@ def test_persistent__its_faults_are_reported_under_every_seed(name):
 
 
 def test_scheduled__each_tile_is_multiplied_once_whoever_asks_for_it():
-    """Of 12 tiles, a pair that runs takes over those of pairs that do not start; the seeds differ in which."""
+    """A pair that runs takes over tiles of pairs that do not start; the seed chooses which."""
     pairs = set()
     for seed in range(3):
         run, expected = stored(twin(umma_scheduled.LAUNCH), device="emulator", seed=seed, trace=True)

@@ -36,8 +36,8 @@ def umma_spec(
     smem_bytes  of shared memory, for what stands behind the stages, the pieces of D and their barriers.
     given       further arguments of the file's `host_for`.
 
-    Errors: SpecError for another number of SMs, for fewer than one pair, for more stages than fit, for extents
-            of 1, and for N or K that is no multiple of 8.
+    Errors: SpecError for another number of SMs, for fewer than one pair, for more stages than fit, for
+            extents of 1, and for N or K that is no multiple of 8.
     """
     m, n, k = mnk
     if sms not in (1, 2):
@@ -81,9 +81,9 @@ def umma_spec(
     other_bytes = warps * buffers * piece[0] * piece[1] * 2 + smem_bytes
     if stages * stage_bytes + other_bytes > _CTA_SMEM_BYTES:
         raise SpecError(
-            f"{file.name}: {stages} stages of {stage_bytes} bytes and {other_bytes} bytes for the rest are more than"
-            f" the {_CTA_SMEM_BYTES} bytes of shared memory that a CTA can have; use"
-            f" {(_CTA_SMEM_BYTES - other_bytes) // stage_bytes} stages or fewer."
+            f"{file.name}: {stages} stages of {stage_bytes} bytes and {other_bytes} bytes for the rest are "
+            f"more than the {_CTA_SMEM_BYTES} bytes of shared memory that a CTA can have; use "
+            f"{(_CTA_SMEM_BYTES - other_bytes) // stage_bytes} stages or fewer."
         )
     return LaunchSpec(
         name=file.name,
@@ -108,8 +108,8 @@ def umma_spec(
 def twin_with(spec: LaunchSpec, *sections: str) -> str:
     """A kernel's `twin.ptx` without the lines of the sections that a launch has no use for.
 
-    sections  those to keep. A section stands between the lines `//[ NAME` and `//]`, where a remark may follow NAME
-              behind a colon.
+    sections  those to keep. A section stands between the lines `//[ NAME` and `//]`, where a remark may
+              follow NAME behind a colon.
     """
     assert spec.module is not None
     lines, kept = [], True

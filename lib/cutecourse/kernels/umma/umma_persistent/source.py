@@ -196,9 +196,7 @@ def umma_persistent(
                         cute.arch.mbarrier_arrive(acc_empty + acc, 0)  # in the leader
                 if cutlass.const_expr(mC is not None):
                     tDrC.fill(0)
-                    for j in cutlass.range_constexpr(
-                        PIECE[1] // 8
-                    ):  # 16 bytes, all inside of C or all outside
+                    for j in cutlass.range_constexpr(PIECE[1] // 8):  # 16 bytes, in C or not
                         if cute.elem_less(tDcC[(0, j), row, piece], mC.shape):
                             cute.autovec_copy(tDgC[(None, j), row, piece], eights[None, j])
                     sums.store(alpha * sums.load() + beta * tDrC.load().to(cutlass.Float32))

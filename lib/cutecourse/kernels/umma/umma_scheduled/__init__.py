@@ -1,6 +1,6 @@
 """How `umma_scheduled` is launched, for one problem or another; the kernel is in `source.py`."""
 
-from cutecourse.kernels.files import kernel_file
+from cutecourse.kernels.files import KernelFunction, kernel_file
 from cutecourse.kernels.spec import LaunchSpec, SpecError, Tensor
 from cutecourse.kernels.umma_ladder import twin_with, umma_spec
 
@@ -41,8 +41,8 @@ def spec(
         raise SpecError(f"umma_scheduled: stages is at least 1, not {stages!r}.")
     if ctas not in (1, 2) or ctas * columns > 256:
         raise SpecError(
-            f"umma_scheduled: tensor memory has room for two accumulators of 256 columns, so ctas is 1, or 2 with "
-            f"128 columns; not {ctas!r} with {columns}."
+            f"umma_scheduled: tensor memory has room for two accumulators of 256 columns, so ctas is 1, or 2 "
+            f"with 128 columns; not {ctas!r} with {columns}."
         )
     if blends and fuses:
         raise SpecError("umma_scheduled: one epilogue takes C, the other the scale and the bias; choose one.")
@@ -62,7 +62,9 @@ def spec(
 
 def twin_text(spec: LaunchSpec) -> str:
     """The twin's text: what a launch has no use for is left out of it."""
-    sms, blends, columns, stages, pairs, ctas, fuses = spec.host.arguments
+    assert isinstance(spec.host, KernelFunction)
+    assert spec.host.arguments is not None
+    sms, blends, _, _, pairs, ctas, fuses = spec.host.arguments
     sections = {
         "with C": blends,
         "fused": fuses,

@@ -1,4 +1,4 @@
-"""Mistakes with tiles that a pair asks for: who is told of an answer, who has read it, when to stop asking."""
+"""Mistakes with tiles that a pair asks for: who is told of an answer, who has read it, which is the last."""
 
 from cutecourse.kernels.faults import Fault, by_name
 

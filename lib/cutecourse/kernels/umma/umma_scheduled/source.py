@@ -1,13 +1,13 @@
 """The GEMM of umma_persistent whose pairs ask for their tiles, and whose epilogue does what follows a GEMM.
 
 A pair begins with the tile of its own number. For the next one, a warp of its leader asks that a cluster that
-has not started yet does not start, and takes over its tile. `next_full` says that the answer is there, in both
-CTAs; `next_empty`, in the leader, says that all warps that follow the tiles have read it. In place of that, the
-pairs can take turns, as in umma_persistent. Tiles that follow each other lie together, a few pairs' rows high,
-so L2 holds their rows of A and their columns of B.
+has not started yet does not start, and takes over its tile. `next_full` says that the answer is there, in
+both CTAs; `next_empty`, in the leader, says that all warps that follow the tiles have read it. In place of
+that, the pairs can take turns, as in umma_persistent. Tiles that follow each other lie together, a few pairs'
+rows high, so L2 holds their rows of A and their columns of B.
 
-With `fuses`, a row of D is relu(scale * sums + bias), with a scale for each row and a bias for each column. Where
-two CTAs share an SM, the warps that store D take registers from those that need few.
+With `fuses`, a row of D is relu(scale * sums + bias), with a scale for each row and a bias for each column.
+Where two CTAs share an SM, the warps that store D take registers from those that need few.
 """
 
 from functools import cache
@@ -35,7 +35,7 @@ THREADS = 32 * (STORING_WARPS + 4)  # one warp has nothing to do: registers move
 PIECE = (32, 64)  # what one TMA store writes: the rows of one warp, and 128 bytes of each
 BUFFERS = 2  # for pieces, in each warp
 GROUP = 2  # rows of tiles
-OTHER_REGISTERS, STORING_REGISTERS = 56, 200  # with two CTAs in an SM, 128 each at first: 56 + 200 = 2 * 128
+OTHER_REGISTERS, STORING_REGISTERS = 56, 200  # two CTAs in an SM give 128 each at first: 56 + 200 = 256
 
 
 def make_mma(sms, columns):
@@ -72,7 +72,7 @@ def next_tile(
     sms: cutlass.Constexpr,
     in_turn: cutlass.Constexpr,
 ):
-    """The tile that follows, for a warp that has seen `asked` answers; the number of tiles behind the last."""
+    """The next tile of a warp that has seen `asked` answers; the number of tiles behind the last."""
     if cutlass.const_expr(in_turn):
         number += cute.arch.grid_dim()[0] // sms
     else:
@@ -251,9 +251,7 @@ def umma_scheduled(
             tDrC = cute.make_rmem_tensor(PIECE[1], cutlass.BFloat16)
             eights = cute.make_tensor(tDrC.iterator, cute.make_layout((8, PIECE[1] // 8)))
         if cutlass.const_expr(mBias is not None):
-            gBias = cute.logical_divide(
-                cute.local_tile(mBias, (PIECE[1],), (None,)), (8,)
-            )  # ((8, 8), along N)
+            gBias = cute.local_tile(mBias, (PIECE[1],), (None,))  # (64, along N)
         while number < count:
             row, column = tile_of(number, tiles)
             row, column = (row * sms + rank) * STORING_WARPS + warp, column * pieces  # of pieces
@@ -274,9 +272,7 @@ def umma_scheduled(
                         cute.arch.mbarrier_arrive(acc_empty + acc, 0)  # in the leader
                 if cutlass.const_expr(mC is not None):
                     tDrC.fill(0)
-                    for j in cutlass.range_constexpr(
-                        PIECE[1] // 8
-                    ):  # 16 bytes, all inside of C or all outside
+                    for j in cutlass.range_constexpr(PIECE[1] // 8):  # 16 bytes, in C or not
                         if cute.elem_less(tDcC[(0, j), row, piece], mC.shape):
                             cute.autovec_copy(tDgC[(None, j), row, piece], eights[None, j])
                     sums.store(alpha * sums.load() + beta * tDrC.load().to(cutlass.Float32))
@@ -284,8 +280,8 @@ def umma_scheduled(
                     for j in cutlass.range_constexpr(PIECE[1] // 8):
                         if piece * PIECE[1] + 8 * j < mBias.shape[0]:
                             for q in cutlass.range_constexpr(8):
-                                sums[8 * j + q] = scale * sums[8 * j + q] + gBias[(q, j), piece]
-                                sums[8 * j + q] = cute.arch.fmax(sums[8 * j + q], cutlass.Float32(0))
+                                z = scale * sums[8 * j + q] + gBias[8 * j + q, piece]
+                                sums[8 * j + q] = cute.arch.fmax(z, cutlass.Float32(0))
                 rounded.store(sums.load().to(cutlass.BFloat16))
                 with cute.arch.elect_one():  # this thread stores: TMA has read what the buffer held
                     cute.arch.cp_async_bulk_wait_group(BUFFERS - 1, read=True)

@@ -167,7 +167,7 @@ def umma_store(
             cute.arch.fence_view_async_tmem_load()
             if cutlass.const_expr(mC is not None):
                 tDrC.fill(0)
-                for j in cutlass.range_constexpr(PIECE[1] // 8):  # 16 bytes, all inside of C or all outside
+                for j in cutlass.range_constexpr(PIECE[1] // 8):  # 16 bytes, in C or not
                     if cute.elem_less(tDcC[(0, j), piece], mC.shape):
                         cute.autovec_copy(tDgC[(None, j), piece], eights[None, j])
                 sums.store(alpha * sums.load() + beta * tDrC.load().to(cutlass.Float32))
