@@ -184,7 +184,6 @@ def umma_store(
                 cute.arch.cp_async_bulk_commit_group()
         with cute.arch.elect_one():
             cute.arch.cp_async_bulk_wait_group(0, read=True)
-        nvvm.tcgen05_fence("before_thread_sync")
 
     # Tensor memory of a pair is freed for both CTAs, and only when both have read theirs.
     cute.arch.cluster_arrive()
