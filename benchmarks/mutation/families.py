@@ -325,6 +325,8 @@ def _tensor_cores() -> list[Family]:
         hopper_roles,
         umma_gemm,
         umma_persistent,
+        umma_scheduled,
+        umma_store,
         umma_tile,
         umma_tma,
         umma_tma_broken,
@@ -340,7 +342,9 @@ def _tensor_cores() -> list[Family]:
         product("umma_two_sm", "tcgen05 pair", umma_two_sm.LAUNCH),
         product("umma_gemm 2x2", "tcgen05 pipeline", umma_gemm.gemm_spec((256, 512, 512), cluster=(2, 2))),
         product("umma_gemm, M- and N-major", "tcgen05 pipeline", along_mn),
+        product("umma_store", "tcgen05 epilogue", umma_store.spec(256, 512, 320)),
         product("umma_persistent", "tcgen05 persistent", umma_persistent.LAUNCH),
+        product("umma_scheduled", "tcgen05 persistent", umma_scheduled.LAUNCH),
         product("wgmma_gemm", "wgmma", wgmma_gemm.gemm_spec(128, 128, 512)),
         product("hopper_roles", "wgmma", hopper_roles.spec(128, 256, 640)),
     ]
