@@ -198,7 +198,7 @@ def test_check__allows_a_hazard_and_then_sees_what_depends_on_the_seed():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"args": [X]}, "1 arguments for 3 parameters"),
+        ({"args": [X]}, "1 argument for 3 parameters"),
         ({"args": X}, "args is a sequence"),
         ({"expect": {"z": X}}, "expect names z; the arguments: y, x, n"),
         ({"expect": {"n": X}}, "y is an Output that expect does not name"),

@@ -21,6 +21,7 @@ from cutecourse.analysis.errors import InputError
 from cutecourse.analysis.parameters import Parameter, find_entry, parameters
 from cutecourse.emulator import TensorMap
 from cutecourse.ptx import CheckedModule, read_module
+from cutecourse.ptx.demangle import short_name
 from cutecourse.ptx.scopes import type_bits
 
 __all__ = ["DslCoordTensor", "DslFastDivmod", "DslLayout", "DslTensor", "DslTmaAtom", "pack"]
@@ -154,7 +155,7 @@ def pack(ptx: str | CheckedModule, declared: Sequence[Declared], *, entry: str |
             f"\n  {place}  {left:<{width}}  {right}" + (f"  <- {fault}" if fault else "")
             for place, (left, right, fault) in enumerate(rows)
         )
-        raise InputError(f"{function.name} and what is declared for it differ:{listed}")
+        raise InputError(f"{short_name(function.name)} and what is declared for it differ:{listed}")
     return [one.argument() for one in given]
 
 
