@@ -503,7 +503,12 @@ class _Pointers:
 def _encode(parameter: Variable, name: str, size: int, argument: Any, pointers: _Pointers) -> bytes:
     if isinstance(argument, np.ndarray):
         if size != 8 or parameter.type[0] == "f":
-            raise LaunchError("an array is a pointer of 8 bytes, but the parameter is not one")
+            advice = (
+                "; give a struct's fields as a tuple, such as (array, numpy.int32(4))"
+                if parameter.dims
+                else ""
+            )
+            raise LaunchError(f"an array is a pointer of 8 bytes, but the parameter is not one{advice}")
         return pointers.address(argument, name).to_bytes(8, "little")
     maps = [argument] if isinstance(argument, TensorMap) else argument
     if _are_maps(maps) and size == 8 and parameter.type[0] != "f":

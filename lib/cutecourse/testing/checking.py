@@ -117,7 +117,8 @@ def check(
 ) -> CheckedRun:
     """Run a kernel on the emulator under several seeds; fail with the report of what it does wrong.
 
-    ptx         a PTX text, the path of one, an object with `asm["ptx"]` (Triton) or `inspect_asm()` (numba).
+    ptx         a PTX text, the path of one, or a compiled kernel: with `asm["ptx"]` (Triton), `inspect_asm()`
+                (numba-cuda) or `__ptx__` (the CuTe DSL).
     grid, block, cluster, dynamic_smem, max_instructions, keep_going
                 as `launch` takes them; block may be left out if the kernel has .reqntid. With keep_going the
                 failure has all reports of the first seed that has any.
