@@ -295,7 +295,9 @@ def _options(arguments: argparse.Namespace, entry: Function, values: Sequence[An
     """The launch as the command line has it, but for its seed."""
     block = arguments.block or (*(entry.directive("reqntid") or ()), 1, 1)[:3]
     if arguments.block is None and entry.directive("reqntid") is None:
-        raise InputError(f"{entry.name} has no .reqntid. Say with --block how many threads a CTA has.")
+        raise InputError(
+            f"{short_name(entry.name)} has no .reqntid. Say with --block how many threads a CTA has."
+        )
     return {
         "entry": entry.name,
         "grid": arguments.grid,

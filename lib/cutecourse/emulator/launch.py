@@ -44,9 +44,11 @@ from cutecourse.emulator.recording.replay import record
 from cutecourse.errors import CourseError
 from cutecourse.ptx.checked import CheckedModule
 from cutecourse.ptx.checks import read_module
+from cutecourse.ptx.demangle import listed
 from cutecourse.ptx.scopes import type_bits
 from cutecourse.ptx.syntax import Function, Module, Variable
 from cutecourse.trace import AccessLog, Recorder
+from cutecourse.trace.words import number
 
 if TYPE_CHECKING:
     from cutecourse.emulator.core.hazards import Note
@@ -252,9 +254,9 @@ def launch(
         for instruction in program.blocks[index].instructions:
             counts[instruction.name] += runs
     uncounted: Counter[str] = Counter()
-    for name, listed in program.own(_uncounted).items():
+    for name, what in program.own(_uncounted).items():
         if counts[name]:
-            uncounted[listed] += counts[name]
+            uncounted[what] += counts[name]
     return LaunchResult(
         entry=function.name,
         seed=int(seed),
@@ -291,17 +293,17 @@ def _uncounted(program: Program) -> dict[str, str]:
 
 def _entry(module: Module, name: object) -> Function:
     entries = module.entries
-    known = ", ".join(entries) or "none"
+    known = listed(list(entries))
     if name is None:
         if len(entries) != 1:
-            raise LaunchError(f"the module has {len(entries)} entries. Say which with entry=: {known}")
+            raise LaunchError(f"the module has {len(entries)} entries. Say which with entry=:{known}")
         name = next(iter(entries))
     found = module.entries_named(name) if isinstance(name, str) else []
     if not found:
-        raise LaunchError(f"the module has no entry {name!r}; its entries: {known}")
+        raise LaunchError(f"the module has no entry {name!r}; its entries:{known}")
     if len(found) > 1:
-        several = ", ".join(one.name for one in found)
-        raise LaunchError(f"{len(found)} entries have {name!r} in their names: {several}")
+        several = listed([one.name for one in found])
+        raise LaunchError(f"{len(found)} entries have {name!r} in their names:{several}")
     if found[0].body is None:
         raise LaunchError(f"entry {name} is declared but has no body", line=found[0].line)
     return found[0]
@@ -371,7 +373,7 @@ def _check_kinds(hazards: Any, names: Any, recorder: Any, accesses: Any, arithme
             raise LaunchError(f"{name} is {words}, not {given!r}")
     if not isinstance(arithmetic, str) or arithmetic not in TENSOR_CORES:
         known = ", ".join(TENSOR_CORES)
-        raise LaunchError(f"arithmetic={arithmetic!r} is no GPU whose sums are known: {known}")
+        raise LaunchError(f"arithmetic={arithmetic!r} is no GPU whose sums are known:{known}")
 
 
 def _capability(module: Module) -> int:
@@ -464,23 +466,24 @@ def _bind(
     """The bytes of parameter space as the kernel declares it, and the tensor maps by their tokens."""
     if len(given) != len(function.params):
         raise LaunchError(
-            f"{len(given)} arguments for {len(function.params)} parameters: {_signature(function)}"
+            f"{number(len(given), 'argument')} for {number(len(function.params), 'parameter')}:"
+            f" {_signature(function)}"
         )
     pointers = _Pointers(memory)
     data = bytearray()
     offsets, _ = parameter_offsets(function.params)
     for parameter, argument in zip(function.params, given, strict=True):
-        size = size_of(parameter)
+        size, name = size_of(parameter), function.shown(parameter)
         if size > 1 << 16:
-            raise LaunchError(f"parameter {parameter.name} has {size} bytes: too many")
+            raise LaunchError(f"parameter {name} has {size} bytes: too many")
         data.extend(b"\0" * (offsets[parameter.name] - len(data)))
         try:
-            data.extend(_encode(parameter, size, argument, pointers))
+            data.extend(_encode(parameter, name, size, argument, pointers))
         except TensorMapError as error:
-            raise TensorMapError(f"parameter {parameter.name}: {error.problem}", rule=error.rule) from None
+            raise TensorMapError(f"parameter {name}: {error.problem}", rule=error.rule) from None
         except LaunchError as error:
             raise LaunchError(
-                f"parameter {parameter.name} (.{parameter.type}, {size} bytes): {error.problem}"
+                f"parameter {name} (.{parameter.type}, {size} bytes): {error.problem}"
             ) from None
     return bytes(data), pointers.tensor_maps
 
@@ -506,10 +509,11 @@ class _Pointers:
         self.tensor_maps[bound.token] = bound
         return bound.token
 
-    def behind(self, tensor_map: TensorMap, parameter: str) -> int:
-        """The address of a tensor map in global memory."""
-        data = np.frombuffer(self.token(tensor_map, parameter), np.uint8).copy()
-        return self.memory.allocate(f"tensor map of {parameter}", data).base
+    def behind(self, tensor_maps: Sequence[TensorMap], parameter: str) -> bytes:
+        """A pointer to tensor maps in global memory, one behind the other."""
+        data = np.frombuffer(b"".join(self.token(one, parameter) for one in tensor_maps), np.uint8).copy()
+        what = "tensor map" if len(tensor_maps) == 1 else f"{len(tensor_maps)} tensor maps"
+        return self.memory.allocate(f"{what} of {parameter}", data).base.to_bytes(8, "little")
 
     def address(self, array: NDArray[Any], parameter: str) -> int:
         """The address of an array's memory, which `parameter` points to. Errors: LaunchError."""
@@ -537,23 +541,35 @@ class _Pointers:
         return allocation.base
 
 
-def _encode(parameter: Variable, size: int, argument: Any, pointers: _Pointers) -> bytes:
+def _encode(parameter: Variable, name: str, size: int, argument: Any, pointers: _Pointers) -> bytes:
     if isinstance(argument, np.ndarray):
         if size != 8 or parameter.type[0] == "f":
-            raise LaunchError("an array is a pointer of 8 bytes, but the parameter is not one")
-        return pointers.address(argument, parameter.name).to_bytes(8, "little")
+            advice = (
+                "; give a struct's fields as a tuple, such as (array, numpy.int32(4))"
+                if parameter.dims
+                else ""
+            )
+            raise LaunchError(f"an array is a pointer of 8 bytes, but the parameter is not one{advice}")
+        return pointers.address(argument, name).to_bytes(8, "little")
+    maps = [argument] if isinstance(argument, TensorMap) else argument
+    if _are_maps(maps) and size == 8 and parameter.type[0] != "f":
+        return pointers.behind(maps, name)
     if isinstance(argument, TensorMap):
-        if size == 8 and parameter.type[0] != "f":
-            return pointers.behind(argument, parameter.name).to_bytes(8, "little")
         if size != TOKEN_BYTES or alignment_of(parameter) < 64:
             raise LaunchError(
                 f"a tensor map is a parameter of {TOKEN_BYTES} bytes aligned to 64, as"
                 f" '.param .align 64 .b8 name[{TOKEN_BYTES}]', or a pointer to such bytes"
             )
-        return pointers.token(argument, parameter.name)
+        return pointers.token(argument, name)
     if parameter.dims:
-        return _encode_bytes(parameter.name, size, argument, pointers)
+        return _encode_bytes(name, size, argument, pointers)
     return _encode_scalar(parameter.type, size, argument)
+
+
+def _are_maps(argument: Any) -> bool:
+    """Return whether an argument is several tensor maps, to which the kernel gets a pointer."""
+    is_sequence = isinstance(argument, tuple | list) and bool(argument)
+    return is_sequence and all(isinstance(one, TensorMap) for one in argument)
 
 
 def _encode_bytes(name: str, size: int, argument: Any, pointers: _Pointers) -> bytes:
@@ -565,6 +581,8 @@ def _encode_bytes(name: str, size: int, argument: Any, pointers: _Pointers) -> b
                 raw = pointers.address(item, name).to_bytes(8, "little")
             elif isinstance(item, TensorMap):
                 raw = pointers.token(item, name)
+            elif _are_maps(item):
+                raw = pointers.behind(item, name)
             elif isinstance(item, np.generic | bytes):
                 raw = bytes(item) if isinstance(item, bytes) else item.tobytes()
             else:
