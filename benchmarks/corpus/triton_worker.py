@@ -1,0 +1,71 @@
+"""Compiles Triton kernels for a GPU that this machine does not have.
+
+It runs in an environment that has Triton, reads one request per line, and answers each with one line. Nothing
+here imports `cutecourse` or another module of this repository.
+
+A request names a folder, a module there and a function. The packages around the module are not run: a kernel
+needs only its own module, and the packages ask for a GPU when they are imported.
+"""
+
+import importlib
+import json
+import sys
+import types
+from pathlib import Path
+
+
+def function(folder, module, name):
+    """The kernel, without the tuner or the heuristics around it."""
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+    parts = module.split(".")
+    for length in range(1, len(parts)):
+        package = ".".join(parts[:length])
+        if package not in sys.modules:
+            made = types.ModuleType(package)
+            made.__path__ = [str(Path(folder, *parts[:length]))]
+            sys.modules[package] = made
+    found = getattr(importlib.import_module(module), name)
+    while not hasattr(found, "arg_names") or hasattr(found, "configs") or hasattr(found, "values"):
+        found = found.fn
+    return found
+
+
+def answer(request):
+    """The PTX text and how it is launched."""
+    import triton
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler import ASTSource
+
+    kernel = function(request["folder"], request["module"], request["function"])
+    constants = {name: value for name, value in request["constants"].items() if name in kernel.arg_names}
+    unknown = set(request["constants"]) - set(kernel.arg_names) | set(request["signature"]) - set(kernel.arg_names)
+    missing = [n for n in kernel.arg_names if n not in constants and n not in request["signature"]]
+    if unknown or missing:
+        raise TypeError(f"unknown parameters {sorted(unknown)}, missing {missing}")
+    signature = {name: request["signature"].get(name, "constexpr") for name in kernel.arg_names}
+    places = {name: place for place, name in enumerate(kernel.arg_names)}
+    for name, value in constants.items():
+        if isinstance(value, dict):
+            constants[name] = getattr(__import__("triton.language", fromlist=["x"]), value["type"])
+    attributes = {(places[name],): [["tt.divisibility", 16]] for name in request["divisible"]}
+    source = ASTSource(kernel, signature, constexprs=constants, attrs=attributes)
+    options = request["options"]
+    compiled = triton.compile(source, target=GPUTarget("cuda", request["capability"], 32), options=options)
+    metadata = compiled.metadata
+    return {
+        "ptx": compiled.asm["ptx"],
+        "order": [name for name in kernel.arg_names if signature[name] != "constexpr"],
+        "entry": metadata.name,
+        "smem_bytes": metadata.shared,
+        "cluster": metadata.num_ctas,
+        "scratch_bytes": metadata.global_scratch_size,
+    }
+
+
+for line in sys.stdin:
+    try:
+        said = answer(json.loads(line))
+    except Exception as error:
+        said = {"problem": f"{type(error).__name__}: {error}"[-2000:]}
+    print("ANSWER " + json.dumps(said), flush=True)
