@@ -24,6 +24,7 @@ class Entry:
     on         the architectures.
     make       a function from a seed's random inputs to a problem.
     options    for the compiler.
+    findings   hazards that the kernel really has, each with a sentence: they are warnings here.
     """
 
     name: str
@@ -33,6 +34,7 @@ class Entry:
     on: tuple[str, ...]
     make: Make
     options: dict[str, Any] = field(default_factory=dict)
+    findings: dict[str, str] = field(default_factory=dict)
 
 
 ENTRIES: dict[str, Entry] = {}
@@ -49,14 +51,22 @@ def triton_kernels(package: str) -> Callable[..., Callable[[Make], Make]]:
 
     kernel   "module:function" in the package.
     on       architectures, "80", "90a" or "100a".
-    warps, stages and other keywords are options of Triton's compiler.
+    warps and other keywords such as num_stages are options of Triton's compiler.
+    findings as in Entry.
     """
 
-    def named(kernel: str, on: Sequence[str] = ("80", "100a"), warps: int = 4, **options: Any) -> Callable[[Make], Make]:
+    def named(
+        kernel: str,
+        on: Sequence[str] = ("80", "100a"),
+        *,
+        warps: int = 4,
+        findings: dict[str, str] | None = None,
+        **options: Any,
+    ) -> Callable[[Make], Make]:
         def entered(make: Make) -> Make:
-            name = f"{package}/{make.__name__}"
+            name, where = f"{package}/{make.__name__}", tuple(f"sm_{arch}" for arch in on)
             chosen = {"num_warps": warps, **options}
-            add(Entry(name, package, kernel, "triton", tuple(f"sm_{arch}" for arch in on), make, chosen))
+            add(Entry(name, package, kernel, "triton", where, make, chosen, findings or {}))
             return make
 
         return entered

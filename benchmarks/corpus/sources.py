@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import venv
@@ -29,7 +30,7 @@ PACKAGES = {
 """The requirement for pip, by the name that entries use."""
 
 COMPILERS = {
-    "triton": ("triton==3.9.0", "torch==2.13.0", "numpy", "packaging", "einops"),
+    "triton": ("triton==3.9.0", "torch==2.13.0", "numpy", "packaging", "einops", "pyyaml"),
 }
 """What is installed in a compiler's environment."""
 
@@ -77,6 +78,7 @@ class Worker:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
                 text=True,
+                env={**os.environ, "GEMS_VENDOR": "nvidia", "TRITON_DEFAULT_FP_FUSION": "1"},
             )
         assert self.process.stdin is not None and self.process.stdout is not None
         try:

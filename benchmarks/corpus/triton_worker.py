@@ -3,8 +3,7 @@
 It runs in an environment that has Triton, reads one request per line, and answers each with one line. Nothing
 here imports `cutecourse` or another module of this repository.
 
-A request names a folder, a module there and a function. The packages around the module are not run: a kernel
-needs only its own module, and the packages ask for a GPU when they are imported.
+A request names a folder, a module there and a function. A parameter that it does not name is None.
 """
 
 import importlib
@@ -14,18 +13,26 @@ import types
 from pathlib import Path
 
 
+def imported(module, folder):
+    """A module of a package. A package that asks for a GPU when it is imported is left out around the module."""
+    try:
+        return importlib.import_module(module)
+    except Exception:
+        parts = module.split(".")
+        for name in [one for one in sys.modules if one.split(".")[0] == parts[0]]:
+            del sys.modules[name]
+        for length in range(1, len(parts)):
+            package = types.ModuleType(".".join(parts[:length]))
+            package.__path__ = [str(Path(folder, *parts[:length]))]
+            sys.modules[package.__name__] = package
+        return importlib.import_module(module)
+
+
 def function(folder, module, name):
     """The kernel, without the tuner or the heuristics around it."""
     if folder not in sys.path:
         sys.path.insert(0, folder)
-    parts = module.split(".")
-    for length in range(1, len(parts)):
-        package = ".".join(parts[:length])
-        if package not in sys.modules:
-            made = types.ModuleType(package)
-            made.__path__ = [str(Path(folder, *parts[:length]))]
-            sys.modules[package] = made
-    found = getattr(importlib.import_module(module), name)
+    found = getattr(imported(module, folder), name)
     while not hasattr(found, "arg_names") or hasattr(found, "configs") or hasattr(found, "values"):
         found = found.fn
     return found
@@ -38,11 +45,13 @@ def answer(request):
     from triton.compiler import ASTSource
 
     kernel = function(request["folder"], request["module"], request["function"])
-    constants = {name: value for name, value in request["constants"].items() if name in kernel.arg_names}
-    unknown = set(request["constants"]) - set(kernel.arg_names) | set(request["signature"]) - set(kernel.arg_names)
-    missing = [n for n in kernel.arg_names if n not in constants and n not in request["signature"]]
-    if unknown or missing:
-        raise TypeError(f"unknown parameters {sorted(unknown)}, missing {missing}")
+    constants = dict(request["constants"])
+    unknown = (set(constants) | set(request["signature"])) - set(kernel.arg_names)
+    if unknown:
+        raise TypeError(f"the kernel has no {sorted(unknown)}; it has {kernel.arg_names}")
+    for name in kernel.arg_names:
+        if name not in request["signature"]:
+            constants.setdefault(name, None)
     signature = {name: request["signature"].get(name, "constexpr") for name in kernel.arg_names}
     places = {name: place for place, name in enumerate(kernel.arg_names)}
     for name, value in constants.items():

@@ -284,7 +284,13 @@ def dyt_backward(draw: Draw) -> Problem:
     return Problem((1, 2), args, {"HAVE_BETA": True, "N": N, "BLOCK_N": 256})
 
 
-@kernel(f"{OPS}.kl_div:_kldiv_kernel_forward")
+@kernel(
+    f"{OPS}.kl_div:_kldiv_kernel_forward",
+    findings={
+        "race": "Four warps hold 64 elements, so two warps store each partial sum. Triton fuses the last product into"
+        " the first addition, which makes the sums of two lanes differ in their last bit."
+    },
+)
 def kl_divergence_forward(draw: Draw) -> Problem:
     y, target = log_softmax(draw.normal(R, N).values), softmax(draw.normal(R, N).values)
     y, target = Tensor(y, "f32"), Tensor(target, "f32")
@@ -461,7 +467,7 @@ def group_norm_forward(draw: Draw) -> Problem:
         "RSTD_row_stride": GROUPS, "RSTD_col_stride": 1, "W_ptr": w, "B_ptr": b, "hidden_size": size,
         "channels_per_group": CHANNELS // GROUPS, "eps": EPS,
     }  # fmt: skip
-    return Problem((BATCH, GROUPS), args, {"BLOCK_SIZE": 64})
+    return Problem((BATCH, GROUPS), args, {"BLOCK_SIZE": 128})
 
 
 @kernel(f"{OPS}.group_norm:_group_norm_backward_kernel")
@@ -481,7 +487,7 @@ def group_norm_backward(draw: Draw) -> Problem:
         "DW_ptr": _zeros(CHANNELS).becomes((dy.values * hat.reshape(x.values.shape)).sum((0, 2))),
         "DB_ptr": _zeros(CHANNELS).becomes(dy.values.sum((0, 2))), "UPSTREAM_ptr": dy,
     }  # fmt: skip
-    constants = {"hidden_size": PLANE, "channels_per_group": CHANNELS // GROUPS, "BLOCK_SIZE": 64,
+    constants = {"hidden_size": PLANE, "channels_per_group": CHANNELS // GROUPS, "BLOCK_SIZE": 128,
                  "dtype": {"type": "float32"}}  # fmt: skip
     return Problem((BATCH, GROUPS), args, constants)
 
