@@ -50,12 +50,15 @@ def main() -> None:
         for arch in entry.on
         if options.on in arch
     ]
-    workers = {name: Worker(name, options.folder) for name in {entry.compiler for entry, _ in chosen}}
+    workers = {
+        (compiler, arch): Worker(compiler, arch if compiler == "dsl" else "", options.folder)
+        for compiler, arch in {(entry.compiler, arch) for entry, arch in chosen}
+    }
     rows: list[dict[str, Any]] = []
     running: list[tuple[dict[str, Any], Running]] = []
     for entry, arch in chosen:
         folder = package_folder(entry.package, options.folder, given)
-        answer = compiled(entry, arch, folder, workers[entry.compiler], options.folder / "compiled")
+        answer = compiled(entry, arch, folder, workers[entry.compiler, arch], options.folder / "compiled")
         uses = [word for word in ("tcgen05.mma", "wgmma", "mma.sync") if word in answer.get("ptx", "")]
         row = {"kernel": entry.name, "source": entry.kernel, "on": arch, "uses": uses[:1]}
         rows.append(row)
@@ -74,7 +77,7 @@ def main() -> None:
         {
             "recorded": of_this_machine(),
             "packages": {name: PACKAGES[name] for name in used},
-            "compilers": {name: list(COMPILERS[name]) for name in sorted(workers)},
+            "compilers": {name: list(COMPILERS[name]) for name in sorted({one for one, _ in workers})},
             "rows": rows,
         },
         output,

@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 
 from benchmarks.corpus.entries import Entry
-from benchmarks.corpus.problems import Draw, Problem, Tensor
+from benchmarks.corpus.problems import Draw, Problem, Shaped, Tensor
 from benchmarks.corpus.sources import PACKAGES, Worker
+from cutecourse.analysis.dsl import pack
 
 __all__ = ["compiled", "launch_arguments"]
 
@@ -23,7 +24,11 @@ _TRITON = {"f16": "fp16", "f32": "fp32", "f64": "fp64", "bf16": "bf16", "e4m3": 
 
 def compiled(entry: Entry, arch: str, folder: Path, worker: Worker, kept: Path) -> dict[str, Any]:
     """The compiler's answer for this architecture: from the folder of kept answers, or asked now."""
-    request = _triton_request(entry, arch, entry.make(Draw(0)))
+    if entry.compiler == "triton":
+        request = _triton_request(entry, arch, entry.make(Draw(0)))
+    else:
+        module, _, function = entry.kernel.partition(":")
+        request = {"module": module, "function": function, "arch": arch, **entry.options}
     key = json.dumps([entry.compiler, PACKAGES[entry.package], entry.kernel, request], sort_keys=True, default=str)
     path = kept / f"{hashlib.sha256(key.encode()).hexdigest()[:24]}.json"
     if not path.exists():
@@ -66,7 +71,14 @@ def _triton_request(entry: Entry, arch: str, problem: Problem) -> dict[str, Any]
 
 def launch_arguments(entry: Entry, problem: Problem, answer: Mapping[str, Any]) -> dict[str, Any]:
     """The arguments of `cutecourse.emulator.launch`, without the seed."""
-    assert isinstance(problem.args, Mapping)
+    if not isinstance(problem.args, Mapping):
+        return {
+            "grid": problem.grid,
+            "block": problem.block,
+            "cluster": problem.cluster,
+            "dynamic_smem": problem.smem_bytes,
+            "args": pack(answer["ptx"], [_declared(one) for one in problem.args]),
+        }
     args = [_given(problem.args[name]) for name in answer["order"]]
     blocks = int(np.prod(problem.grid))
     scratch = np.zeros(max(1, blocks * answer["scratch_bytes"]), np.uint8)
@@ -78,6 +90,10 @@ def launch_arguments(entry: Entry, problem: Problem, answer: Mapping[str, Any]) 
         "entry": answer["entry"],
         "args": [*args, scratch, np.zeros(1, np.uint8)],
     }
+
+
+def _declared(value: Any) -> Any:
+    return value.declared() if isinstance(value, Shaped) else value
 
 
 def _given(value: Any) -> Any:

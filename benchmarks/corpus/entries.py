@@ -8,7 +8,7 @@ from typing import Any
 
 from benchmarks.corpus.problems import Draw, Problem
 
-__all__ = ["ENTRIES", "Entry", "triton_kernels"]
+__all__ = ["ENTRIES", "Entry", "dsl_kernels", "triton_kernels"]
 
 Make = Callable[[Draw], Problem]
 
@@ -67,6 +67,28 @@ def triton_kernels(package: str) -> Callable[..., Callable[[Make], Make]]:
             name, where = f"{package}/{make.__name__}", tuple(f"sm_{arch}" for arch in on)
             chosen = {"num_warps": warps, **options}
             add(Entry(name, package, kernel, "triton", where, make, chosen, findings or {}))
+            return make
+
+        return entered
+
+    return named
+
+
+def dsl_kernels(package: str) -> Callable[..., Callable[[Make], Make]]:
+    """A decorator for the problems of a package's kernels of the CuTe DSL.
+
+    compile    "module:function" in the package, a function that compiles without a GPU.
+    arguments  its arguments; {"type": "Float16"} is a type of the DSL.
+    on         architectures, "90a" or "100a".
+    findings   as in Entry.
+    """
+
+    def named(
+        compile: str, arguments: Sequence[Any], on: Sequence[str] = ("90a",), *, findings: dict[str, str] | None = None
+    ) -> Callable[[Make], Make]:
+        def entered(make: Make) -> Make:
+            name, where = f"{package}/{make.__name__}", tuple(f"sm_{arch}" for arch in on)
+            add(Entry(name, package, compile, "dsl", where, make, {"arguments": list(arguments)}, findings or {}))
             return make
 
         return entered

@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from cutecourse.analysis.dsl import DslTensor
 from cutecourse.dtypes import decode, dtype, encode
 
-__all__ = ["Draw", "Problem", "Tensor", "poisoned"]
+__all__ = ["Draw", "Problem", "Shaped", "Tensor", "poisoned"]
 
 TOLERANCES = {"f64": 1e-12, "f32": 2e-5, "f16": 2e-3, "bf16": 1.6e-2, "e4m3": 0.07, "e5m2": 0.14}
 """How far a result may be from its reference r: this times (1 + |r|). Integers must be equal."""
@@ -108,6 +109,19 @@ class Draw:
         return Tensor(self.random.integers(low, high, size=shape), kind)
 
 
+@dataclass(frozen=True)
+class Shaped:
+    """A tensor of the CuTe DSL: the extents and strides that the compile left open, as in DslTensor."""
+
+    tensor: Tensor
+    extents: Sequence[int] | None = None
+    strides: Sequence[int] | None = None
+
+    def declared(self) -> DslTensor:
+        """The argument for `cutecourse.analysis.dsl.pack`."""
+        return DslTensor(self.tensor.codes, self.extents, self.strides)
+
+
 @dataclass
 class Problem:
     """One run of a kernel.
@@ -127,8 +141,5 @@ class Problem:
     def outputs(self) -> dict[str, Tensor]:
         """The tensors whose results are stated, by the parameters' names or places."""
         named = self.args.items() if isinstance(self.args, Mapping) else enumerate(self.args)
-        return {
-            str(name): value
-            for name, value in named
-            if isinstance(value, Tensor) and value.expected is not None
-        }
+        tensors = ((name, one.tensor if isinstance(one, Shaped) else one) for name, one in named)
+        return {str(name): one for name, one in tensors if isinstance(one, Tensor) and one.expected is not None}

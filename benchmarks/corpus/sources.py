@@ -18,7 +18,6 @@ PACKAGES = {
     "fla": "fla-core==0.6.0",
     "gems": "flag-gems==5.0.2",
     "cce": "cut-cross-entropy==25.1.1",
-    "unsloth": "unsloth==2026.10.9",
     "sage": "sageattention==1.0.6",
     "gemlite": "gemlite==0.6.0.post2",
     "quack": "quack-kernels==0.6.5",
@@ -30,7 +29,14 @@ PACKAGES = {
 """The requirement for pip, by the name that entries use."""
 
 COMPILERS = {
-    "triton": ("triton==3.9.0", "torch==2.13.0", "numpy", "packaging", "einops", "pyyaml"),
+    "triton": ("triton==3.9.0", "torch==2.13.0", "numpy", "packaging", "einops"),
+    "dsl": (
+        "nvidia-cutlass-dsl==4.8.1",
+        "quack-kernels==0.6.5",
+        "flash-attn-4==4.0.0b36",
+        "triton==3.9.0",
+        "torch==2.13.0",
+    ),
 }
 """What is installed in a compiler's environment."""
 
@@ -40,10 +46,15 @@ def _pip(python: Path | str, *arguments: str) -> None:
 
 
 def package_folder(name: str, work: Path, given: dict[str, str]) -> Path:
-    """The folder with a package's files; installed into `work` where the user names none."""
+    """The folder with a package's files, installed into `work` where the user names none.
+
+    A package that is in a compiler's environment has no folder of its own: `work` stands for it.
+    """
     if name in given and given[name] != "PYPI":
         return Path(given[name])
     requirement = PACKAGES[name]
+    if any(requirement in installed for installed in COMPILERS.values()):
+        return work
     folder = work / "packages" / requirement.replace("==", "-")
     if not folder.is_dir():
         _pip(sys.executable, "--no-deps", "--pre", "--target", str(folder), requirement)
@@ -52,11 +63,11 @@ def package_folder(name: str, work: Path, given: dict[str, str]) -> Path:
 
 def environment(compiler: str, work: Path) -> Path:
     """The Python of the compiler's environment, which is made where there is none."""
-    folder = work / f"compiler-{compiler}"
+    folder = work.absolute() / f"compiler-{compiler}"
     python = folder / "bin" / "python"
     if not (folder / "ready").exists():
         venv.create(folder, with_pip=True, clear=True)
-        _pip(python, *COMPILERS[compiler])
+        _pip(python, "--pre", *COMPILERS[compiler])
         (folder / "ready").touch()
     return python
 
@@ -64,9 +75,18 @@ def environment(compiler: str, work: Path) -> Path:
 class Worker:
     """A compiler in its own process. It is started when it is first asked, and again after a crash."""
 
-    def __init__(self, compiler: str, work: Path) -> None:
-        self.compiler, self.work = compiler, work
+    def __init__(self, compiler: str, arch: str, work: Path) -> None:
+        self.compiler, self.arch, self.work = compiler, arch, work
         self.process: subprocess.Popen[str] | None = None
+
+    def _settings(self) -> dict[str, str]:
+        """What the compilers read from the environment: Triton's default, and the DSL's target."""
+        if self.compiler == "triton":
+            return {"TRITON_DEFAULT_FP_FUSION": "1"}
+        dump = self.work / "dump"
+        dump.mkdir(exist_ok=True)
+        return {"CUTE_DSL_ARCH": self.arch, "CUTE_DSL_KEEP_PTX": "1", "CUTE_DSL_DUMP_DIR": str(dump),
+                "QUACK_CACHE_ENABLED": "0", "FLASH_ATTENTION_CUTE_DSL_CACHE_ENABLED": "0"}  # fmt: skip
 
     def ask(self, request: dict[str, object]) -> dict[str, object]:
         """The answer to a request: the PTX text with its launch, or `problem`."""
@@ -78,7 +98,7 @@ class Worker:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
                 text=True,
-                env={**os.environ, "GEMS_VENDOR": "nvidia", "TRITON_DEFAULT_FP_FUSION": "1"},
+                env={**os.environ, "PYTHONPATH": "", "CUDA_VISIBLE_DEVICES": "", **self._settings()},
             )
         assert self.process.stdin is not None and self.process.stdout is not None
         try:

@@ -6,6 +6,8 @@ here imports `cutecourse` or another module of this repository.
 A request names a folder, a module there and a function. A parameter that it does not name is None.
 """
 
+import ast
+import contextlib
 import importlib
 import json
 import sys
@@ -14,18 +16,35 @@ from pathlib import Path
 
 
 def imported(module, folder):
-    """A module of a package. A package that asks for a GPU when it is imported is left out around the module."""
+    """A module of a package; of one that asks for a GPU when it is imported, the parts that don't."""
     try:
         return importlib.import_module(module)
     except Exception:
-        parts = module.split(".")
-        for name in [one for one in sys.modules if one.split(".")[0] == parts[0]]:
-            del sys.modules[name]
-        for length in range(1, len(parts)):
-            package = types.ModuleType(".".join(parts[:length]))
-            package.__path__ = [str(Path(folder, *parts[:length]))]
-            sys.modules[package.__name__] = package
-        return importlib.import_module(module)
+        return parts_of(module, folder)
+
+
+def parts_of(module, folder):
+    """A module with those statements of its file that run, and its kernels without the tuners around them."""
+    *parents, _ = names = module.split(".")
+    for name in [one for one in sys.modules if one.split(".")[0] == names[0]]:
+        del sys.modules[name]
+    for length in range(1, len(names)):
+        package = types.ModuleType(".".join(names[:length]))
+        package.__path__ = [str(Path(folder, *names[:length]))]
+        sys.modules[package.__name__] = package
+    path = Path(folder, *names).with_suffix(".py")
+    made = sys.modules[module] = types.ModuleType(module)
+    made.__file__, made.__package__ = str(path), ".".join(parents)
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        statements = [node]
+        if isinstance(node, ast.ImportFrom):
+            statements = [ast.copy_location(ast.ImportFrom(node.module, [one], node.level), node) for one in node.names]
+        elif isinstance(node, ast.FunctionDef):
+            node.decorator_list = [one for one in node.decorator_list if ast.unparse(one).startswith("triton.jit")]
+        for statement in statements:
+            with contextlib.suppress(Exception):
+                exec(compile(ast.Module([statement], []), str(path), "exec"), made.__dict__)
+    return made
 
 
 def function(folder, module, name):

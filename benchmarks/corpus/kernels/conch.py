@@ -77,7 +77,7 @@ def gemm_of_4_bit_weights(draw: Draw) -> Problem:
     weights = (codes - 8) * np.repeat(scales.values, group, axis=0)
     args = {
         "a_ptr": a, "b_ptr": b, "c_ptr": poisoned(a.values @ weights, "f16", tolerance=5e-3), "scales_ptr": scales,
-        "zeros_ptr": None, "scales_a_ptr": None, "m_dim": m, "k_dim": k, "n_dim": n,
+        "zeros_ptr": draw.uniform(k // group, n, kind="f16"), "scales_a_ptr": None, "m_dim": m, "k_dim": k, "n_dim": n,
     }  # fmt: skip
     f16 = {"type": "float16"}
     constants = {
