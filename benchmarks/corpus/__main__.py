@@ -25,7 +25,7 @@ def still(running: list[tuple[dict[str, Any], Running]]) -> list[tuple[dict[str,
             continue
         row.update(found)
         said = found.get("said", f"{found.get('seconds')} s, {found.get('mib')} MiB {found.get('notes')}")
-        print(f"{found['outcome']:<14} {row['kernel']} {row['on']}: {said[:500]}", flush=True)
+        print(f"{found['outcome']:<14} {row['kernel']} {row['on']}: {said[:1500]}", flush=True)
     return left
 
 

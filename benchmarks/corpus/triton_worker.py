@@ -8,11 +8,46 @@ A request names a folder, a module there and a function. A parameter that it doe
 
 import ast
 import contextlib
-import importlib
+import importlib.abc
+import importlib.machinery
+import importlib.util
 import json
 import sys
-import types
 from pathlib import Path
+
+
+class Parts(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Imports those statements of a package's modules that run here, and its kernels without tuners around them."""
+
+    def __init__(self, folder, package):
+        self.folder, self.package = folder, package
+
+    def find_spec(self, name, path, target=None):
+        """Modules of the package; its folders are packages whose __init__ is not run."""
+        if name.split(".")[0] != self.package:
+            return None
+        place = Path(self.folder, *name.split("."))
+        if place.is_dir():
+            spec = importlib.machinery.ModuleSpec(name, self, is_package=True)
+            spec.submodule_search_locations = [str(place)]
+            return spec
+        file = place.with_suffix(".py")
+        return importlib.util.spec_from_file_location(name, file, loader=self) if file.exists() else None
+
+    def exec_module(self, module):
+        """Run the statements one by one, and leave out what fails."""
+        if hasattr(module, "__path__"):
+            return
+        for node in ast.parse(Path(module.__file__).read_text(encoding="utf-8")).body:
+            statements = [node]
+            if isinstance(node, ast.ImportFrom):
+                each = [ast.ImportFrom(node.module, [one], node.level) for one in node.names]
+                statements = [ast.copy_location(one, node) for one in each]
+            elif isinstance(node, ast.FunctionDef):
+                node.decorator_list = [one for one in node.decorator_list if ast.unparse(one).startswith("triton.jit")]
+            for statement in statements:
+                with contextlib.suppress(Exception):
+                    exec(compile(ast.Module([statement], []), module.__file__, "exec"), module.__dict__)
 
 
 def imported(module, folder):
@@ -20,31 +55,11 @@ def imported(module, folder):
     try:
         return importlib.import_module(module)
     except Exception:
-        return parts_of(module, folder)
-
-
-def parts_of(module, folder):
-    """A module with those statements of its file that run, and its kernels without the tuners around them."""
-    *parents, _ = names = module.split(".")
-    for name in [one for one in sys.modules if one.split(".")[0] == names[0]]:
-        del sys.modules[name]
-    for length in range(1, len(names)):
-        package = types.ModuleType(".".join(names[:length]))
-        package.__path__ = [str(Path(folder, *names[:length]))]
-        sys.modules[package.__name__] = package
-    path = Path(folder, *names).with_suffix(".py")
-    made = sys.modules[module] = types.ModuleType(module)
-    made.__file__, made.__package__ = str(path), ".".join(parents)
-    for node in ast.parse(path.read_text(encoding="utf-8")).body:
-        statements = [node]
-        if isinstance(node, ast.ImportFrom):
-            statements = [ast.copy_location(ast.ImportFrom(node.module, [one], node.level), node) for one in node.names]
-        elif isinstance(node, ast.FunctionDef):
-            node.decorator_list = [one for one in node.decorator_list if ast.unparse(one).startswith("triton.jit")]
-        for statement in statements:
-            with contextlib.suppress(Exception):
-                exec(compile(ast.Module([statement], []), str(path), "exec"), made.__dict__)
-    return made
+        package = module.split(".")[0]
+        for name in [one for one in sys.modules if one.split(".")[0] == package]:
+            del sys.modules[name]
+        sys.meta_path.insert(0, Parts(folder, package))
+        return importlib.import_module(module)
 
 
 def function(folder, module, name):
