@@ -83,7 +83,7 @@ def cross_entropy_backward(draw: Draw) -> Problem:
     dloss, lse = draw.normal(ROWS), Tensor(np.log(np.exp(x.values).sum(1)), "f32")
     dx = (softmax(x.values) - np.eye(N)[target.codes]) * dloss.values[:, None]
     args = [_rows(x), _vector(target), Shaped(dloss, (0,), (0,)), _rows(poisoned(dx, "f16")), _vector(lse)]
-    return Problem((5, 1), [*args, np.int32(-100), np.int32(0)], block=128, smem_bytes=1 << 15)
+    return Problem((5, 1), [*args, np.int32(-100), np.int32(ROWS)], block=128, smem_bytes=1 << 15)
 
 
 @kernel("quack.topk:TopK.compile", [F16, N, 8, False], BOTH)
