@@ -17,7 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.mutation.families import Arrays, Family, families
+from benchmarks.mutation.families import families
+from benchmarks.mutation.family import Arrays, Family
 from benchmarks.mutation.rule import Change, Kernel, Mutant, Rule, made, mutants_of
 from benchmarks.mutation.rules import RULES
 from benchmarks.mutation.running import NotRightError, run_right, try_mutant

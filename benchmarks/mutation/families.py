@@ -3,57 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from benchmarks.mutation.rule import Kernel
-from cutecourse import runtime
+from benchmarks.mutation.families_narrow import newer_families
+from benchmarks.mutation.family import Family
 from cutecourse.dtypes import decode, dtype, encode
 from cutecourse.kernels import LaunchSpec, Scalar, Tensor, TensorMapSpec
 from cutecourse.tma import TensorMapEncoding
 
 _HERE = Path(__file__).parent / "kernels"
 _NVCC = Path(__file__).parents[2] / "tests" / "emulator" / "modules" / "scalar.ptx"
-
-Arrays = dict[str, Any]
-
-
-@dataclass(frozen=True)
-class Family:
-    """A right kernel: its launch, its arrays, and what each output array holds afterwards.
-
-    `expected` is None where nobody has said what is right: then it is what the right kernel gives.
-    """
-
-    name: str
-    kind: str
-    """What it is an example of: the column `family` of the table."""
-    spec: LaunchSpec
-    arrays: Arrays
-    expected: Arrays | None
-
-    @cached_property
-    def compiled(self) -> tuple[str, str]:
-        """The PTX text and the entry's name."""
-        made = runtime.compile(self.spec)
-        return str(made.ptx), made.entry
-
-    @cached_property
-    def kernel(self) -> Kernel:
-        """As the rules see it."""
-        return Kernel(self.compiled[0], self.spec)
-
-    def arguments(self, maps: Mapping[str, TensorMapEncoding]) -> tuple[list[Any], Callable[[], Arrays]]:
-        """What a launch is given, some tensor maps replaced, and what reads the arrays behind it."""
-        bound = runtime.bind(self.spec, self.arrays)
-        return runtime.emulator_arguments(self.spec, bound, maps), lambda: {
-            name: value.logical() for name, value in bound.items() if isinstance(value, runtime.Bound)
-        }
 
 
 def whole(*shape: int, seed: int, kind: Any = np.float16) -> Any:
@@ -362,6 +325,8 @@ def _tensor_cores() -> list[Family]:
         hopper_roles,
         umma_gemm,
         umma_persistent,
+        umma_scheduled,
+        umma_store,
         umma_tile,
         umma_tma,
         umma_tma_broken,
@@ -377,7 +342,9 @@ def _tensor_cores() -> list[Family]:
         product("umma_two_sm", "tcgen05 pair", umma_two_sm.LAUNCH),
         product("umma_gemm 2x2", "tcgen05 pipeline", umma_gemm.gemm_spec((256, 512, 512), cluster=(2, 2))),
         product("umma_gemm, M- and N-major", "tcgen05 pipeline", along_mn),
+        product("umma_store", "tcgen05 epilogue", umma_store.spec(256, 512, 320)),
         product("umma_persistent", "tcgen05 persistent", umma_persistent.LAUNCH),
+        product("umma_scheduled", "tcgen05 persistent", umma_scheduled.LAUNCH),
         product("wgmma_gemm", "wgmma", wgmma_gemm.gemm_spec(128, 128, 512)),
         product("hopper_roles", "wgmma", hopper_roles.spec(128, 256, 640)),
     ]
@@ -389,6 +356,7 @@ _GROUPS: tuple[Callable[[], list[Family]], ...] = (
     lambda: [_cp_async()],
     _clusters,
     _copies,
+    newer_families,
     _tensor_cores,
 )
 

@@ -52,12 +52,12 @@ class Kernel:
 
 @dataclass(frozen=True)
 class Change:
-    """One mistake: what is put in place of which parts of the text, and which tensor maps become others."""
+    """One mistake: what is put in place of which parts of the text, and which arguments become others."""
 
     edits: tuple[tuple[int, int, str], ...] = ()
     """Where a part starts and ends, and what stands there instead."""
     maps: Mapping[str, Any] = field(default_factory=dict)
-    """A tensor map's other fields, by the parameter's name."""
+    """A tensor map's other fields, or the name of an array's other element type, by the parameter's name."""
     before: str = ""
     """What is changed, in words, where it is no part of the text."""
     after: str = ""
@@ -87,7 +87,7 @@ class Rule:
 
 @dataclass(frozen=True)
 class Mutant:
-    """A kernel with one mistake. `line` counts from 1, and is 0 for a tensor map; see `Change`."""
+    """A kernel with one mistake. `line` counts from 1, and is 0 for an argument; see `Change`."""
 
     rule: Rule
     line: int

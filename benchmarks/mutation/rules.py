@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from benchmarks.mutation import rules_barriers, rules_copies, rules_tensor, rules_wgmma
+from benchmarks.mutation import rules_barriers, rules_copies, rules_newer, rules_tensor, rules_wgmma
 from benchmarks.mutation.rule import Rule
 
 RULES: tuple[Rule, ...] = (
@@ -10,6 +10,7 @@ RULES: tuple[Rule, ...] = (
     *rules_copies.RULES,
     *rules_tensor.RULES,
     *rules_wgmma.RULES,
+    *rules_newer.RULES,
 )
 
 REVISIONS: tuple[tuple[str, str, str], ...] = (
@@ -127,6 +128,11 @@ REVISIONS: tuple[tuple[str, str, str], ...] = (
         "TensorMemoryWriteUnderWay, TensorMemoryLoadUnderWay",
         "read before written, load under way: the columns beside can be another accumulator, in use",
     ),
+    (
+        "map: swizzle of 64 bytes",
+        "StageReusedEarly, SharedMemoryRace",
+        "stage reused early: rows of 32 bytes lie 64 bytes apart then, over the next stage",
+    ),
 )
 """Rules, what changed in their expected sets since 2026-11-21 22:30 UTC, and the definition that asks for it.
 
@@ -137,4 +143,6 @@ a second run: the commit before the last MMA, the doubled box, one operand's des
 were made for them, when their mutants had been seen to be silent: another type, fill multiplied.
 
 Two more came on 2026-11-26 with the first kernel that has two accumulators, after a run of its mutants in
-which these reports were seen."""
+which these reports were seen, and the last one with the first kernel of rows of 32 bytes. The same day a tile
+became the box's side in "k coordinate + a tile" and "row coordinate + a tile", where it was 64, and mistakes
+that nothing but the instruction descriptor could tell were counted apart."""

@@ -207,8 +207,17 @@ def arrives_for_itself(kernel: Kernel, place: Place) -> str | None:
 
 
 def fence_between(kernel: Kernel, place: Place) -> str | None:
-    """A wait in the place of another: two fences of the same proxy with no store between."""
+    """A wait in the place of another: two fences of the same proxy with no store between.
+
+    Or one for initialisations alone, behind which a barrier of the warps stands.
+    """
     before = kernel.code[: place.start()]
+    starts = [
+        found.end() for found in re.finditer(r"^\s*[\w$]+:\s|\bbar\.|\bbarrier\.", before, re.MULTILINE)
+    ]
+    since = before[starts[-1] if starts else 0 :]
+    if "mbarrier.init" in since and not re.search(r"st\.shared|ld\.shared", since):
+        return "it follows initialisations alone, which the barrier behind it releases"
     last = max((found.end() for found in re.finditer(r"fence\.proxy\.async[^;]*;", before)), default=None)
     if last is not None and not re.search(r"st\.shared|atom\.shared", before[last:]):
         return "a fence of the same proxy stands before it, and no store between"

@@ -31,6 +31,7 @@ from benchmarks.mutation.rule import (
     replaced,
 )
 from cutecourse.errors import CourseError
+from cutecourse.kernels import TensorMapSpec
 from cutecourse.tma import TensorMapEncoding
 
 _STORE_LOST = frozenset({"UnfinishedCopy", "OverwrittenSource", "StageReusedEarly"})
@@ -39,6 +40,16 @@ _ONE_TILE = "the kernel is right for another tile, and nothing in it or its laun
 _OWN_VALUES = "registers hold no layout: the kernel is right for other places of these values"
 
 # --- changes ------------------------------------------------------------------------------------------------
+
+
+def a_tile(kernel: Kernel, place: Place, axis: int) -> int:
+    """The side of a load's box along an axis; 64 where it is not known from the text."""
+    found = sites.source(kernel, place["map"])
+    for number, param in enumerate(kernel.spec.params if kernel.spec else ()):
+        if param in kernel.maps and found and (found == param.name or found.endswith(f"_param_{number}")):
+            assert isinstance(param, TensorMapSpec)
+            return param.encoding.box[axis]
+    return 64
 
 
 def coordinate(number: int, step: int) -> Write:
@@ -59,8 +70,8 @@ def swapped(place: Place) -> str:
     return replaced(place, "coords", ", ".join([second, first, *others]))
 
 
-def along(k: bool, write: Callable[[int], Write]) -> Find:
-    """A coordinate of a load changed: that along K, or the other; `write` takes its number."""
+def along(k: bool) -> Find:
+    """A coordinate of a load, a tile further on: that along K, or the other."""
 
     def find(kernel: Kernel) -> Iterator[Change]:
         number = sites.along_k(kernel)
@@ -72,7 +83,8 @@ def along(k: bool, write: Callable[[int], Write]) -> Find:
                 chosen = [number] if k else [axis for axis in range(axes) if axis != number]
             for axis in chosen:
                 beyond = _ONE_TILE if number is None and not k else None
-                yield Change(((place.start(), place.end(), write(axis)(place)),), beyond=beyond)
+                write = coordinate(axis, a_tile(kernel, place, axis))
+                yield Change(((place.start(), place.end(), write(place)),), beyond=beyond)
 
     return find
 
@@ -136,6 +148,9 @@ def _beyond(kernel: Kernel, before: TensorMapEncoding, after: TensorMapEncoding,
         return "nothing counts a store's bytes, and nothing says by which layout threads wrote the tile"
     if before.box == after.box and not sites.multiplies_loads(kernel):
         return _NOT_MULTIPLIED
+    row = before.box[0] * before.dtype.bits // 8
+    if after.swizzle == "none" and before.box[0] == before.dims[0] and row == before.strides_bytes[0]:
+        return "boxes without a swizzle that are contiguous may hold tiles that were arranged beforehand"
     return None
 
 
@@ -232,14 +247,14 @@ RULES: tuple[Rule, ...] = (
         "an operand's next k-tile",
         frozenset({"ReductionMismatch"}),
         "A and B are of different k",
-        along(True, lambda axis: coordinate(axis, 64)),
+        along(True),
     ),
     Rule(
         "row coordinate + a tile",
         "the tile beside",
         frozenset({"OperandOutsideTensor"}),
         "some CTA's tile then lies behind the tensor's end",
-        along(False, lambda axis: coordinate(axis, 64)),
+        along(False),
     ),
     Rule(
         "coordinates swapped",
@@ -293,8 +308,8 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "map: swizzle of 64 bytes",
         "the host's map swizzles otherwise",
-        LAYOUT,
-        "the tensor core reads the tile by another swizzle",
+        LAYOUT | {"StageReusedEarly", "SharedMemoryRace"},
+        "the tensor core reads the tile by another swizzle; rows are further apart, over the next stage",
         of_maps(True, _swizzle("64B"), "another swizzle"),
     ),
     Rule(

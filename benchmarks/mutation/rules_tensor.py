@@ -29,6 +29,7 @@ from benchmarks.mutation.rule import (
     at,
     dropped,
     moved,
+    never,
     operand,
     replaced,
     the_other,
@@ -85,9 +86,9 @@ def leading(name: str) -> Find:
     return find
 
 
-def of_idesc(*steps: str) -> Find:
+def of_idesc(*steps: str, excluded: Why = never, beyond: Why = never) -> Find:
     """An instruction descriptor, changed."""
-    return at(sites.MMA, operand("idesc", 32, *steps))
+    return at(sites.MMA, operand("idesc", 32, *steps), excluded=excluded, beyond=beyond)
 
 
 def _halved(mask: int) -> tuple[str, ...]:
@@ -147,11 +148,31 @@ def nothing_waits(kernel: Kernel, place: Place) -> str | None:
     return "it only lets other CTAs allocate earlier"
 
 
+_OTHER_KIND = {"f16": "tf32", "tf32": "f16", "f8f6f4": "i8", "i8": "f8f6f4", "mxf8f6f4": "mxf4"}
+
+
 def other_kind(place: Place) -> str:
-    """kind::tf32 where it was kind::f16, and the reverse."""
-    if "kind::f16" in place[0]:
-        return place[0].replace("kind::f16", "kind::tf32")
-    return place[0].replace("kind::tf32", "kind::f16")
+    """Another kind, for which the descriptor's types are none."""
+    return re.sub(r"kind::(\w+)", lambda found: f"kind::{_OTHER_KIND[found[1]]}", place[0])
+
+
+def untyped(name: str) -> Why:
+    """An operand of which nothing but the instruction descriptor says its type.
+
+    Threads store it, or its tensor map is of bytes, which may hold any narrow type.
+    """
+
+    def why(kernel: Kernel, place: Place) -> str | None:
+        if not kernel.maps or place[name].startswith("["):
+            return "threads store the operand, and nothing else says its type"
+        return None if "kind::f16" in place[0] else "the map is of bytes, which may hold any narrow type"
+
+    return why
+
+
+def says_which_factors(kernel: Kernel, place: Place) -> str | None:
+    """The bits of D's type are those of B's scale factors where there are any."""
+    return "the bits have another meaning" if place["scales_a"] else None
 
 
 def own_barriers(place: Place) -> str:
@@ -402,21 +423,21 @@ RULES: tuple[Rule, ...] = (
         "sums of half the width",
         _FIELD | {"SumTypeMismatch", "UninitializedRead"},
         "words of 32 bits are read of which a sum fills half",
-        of_idesc(f"xor.b32 mutant, {{0}}, {_D_IN_F32}"),
+        of_idesc(f"xor.b32 mutant, {{0}}, {_D_IN_F32}", excluded=says_which_factors),
     ),
     Rule(
         "idesc: A in the other type",
         "f16 read as bf16",
         _FIELD | {"OperandTypeMismatch"},
         "the types of A and B are not of one kind of product, and the tensor map's is another",
-        of_idesc(f"xor.b32 mutant, {{0}}, {_A_IN_BF16}"),
+        of_idesc(f"xor.b32 mutant, {{0}}, {_A_IN_BF16}", beyond=untyped("a")),
     ),
     Rule(
         "idesc: B in the other type",
         "f16 read as bf16",
         _FIELD | {"OperandTypeMismatch"},
         "the types of A and B are not of one kind of product, and the tensor map's is another",
-        of_idesc(f"xor.b32 mutant, {{0}}, {_B_IN_BF16}"),
+        of_idesc(f"xor.b32 mutant, {{0}}, {_B_IN_BF16}", beyond=untyped("b")),
     ),
     Rule(
         "start of A + 32 bytes",

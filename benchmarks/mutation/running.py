@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from benchmarks.mutation.families import Family
+from benchmarks.mutation.family import Family
 from benchmarks.mutation.rule import Mutant
 from cutecourse import emulator
 from cutecourse.emulator import HAZARDS, errors
@@ -16,6 +17,8 @@ from cutecourse.emulator.launch import DEFAULT_BUDGET
 from cutecourse.errors import CourseError
 
 SEEDS = (0, 1, 2)
+PROOF_SEEDS = range(3, 23)
+"""The seeds under which a mutant runs that seems harmless, with other values in its arrays."""
 BUDGET_FACTOR = 10
 OUTCOMES = ("right", "other", "wrong", "harmless")
 
@@ -64,7 +67,7 @@ def launch(
     maps: Mapping[str, Any] | None = None,
     expected: Mapping[str, Any] | None = None,
 ) -> Ran:
-    """Run a text with a family's launch and arrays, some of its tensor maps replaced."""
+    """Run a text with a family's launch and arrays, some of its arguments replaced."""
     spec = family.spec
     try:
         args, results = family.arguments(maps or {})
@@ -162,11 +165,31 @@ def judge(runs: Sequence[Ran], right: frozenset[str], usual: frozenset[Seen]) ->
 
 
 def try_mutant(family: Family, mutant: Mutant, right: Right, seeds: Sequence[int] = SEEDS) -> Verdict:
-    """Run a mutant seed by seed until a report names its mistake."""
+    """Run a mutant seed by seed until a report names its mistake.
+
+    One without a report and with the right result runs under more seeds and with other values.
+    """
     runs: list[Ran] = []
     for seed in seeds:
         expected = right.results if family.expected is None else None
         runs.append(launch(family, mutant.text, seed, right.budget, mutant.maps, expected))
         if any(names(report) & mutant.rule.right for report in reports_of(runs[-1], right.usual)):
             break
+    found = judge(runs, mutant.rule.right, right.usual)
+    if found.outcome != "harmless":
+        return found
+    for seed in PROOF_SEEDS:
+        other = shuffled(family, seed)
+        expected = launch(other, family.compiled[0], seed).results
+        runs.append(launch(other, mutant.text, seed, right.budget, mutant.maps, expected))
     return judge(runs, mutant.rule.right, right.usual)
+
+
+def shuffled(family: Family, seed: int) -> Family:
+    """The family with the values of each of its arrays in another order."""
+    rng = np.random.default_rng(seed)
+    arrays = {
+        name: rng.permuted(value.reshape(-1)).reshape(value.shape) if isinstance(value, np.ndarray) else value
+        for name, value in family.arrays.items()
+    }
+    return dataclasses.replace(family, arrays=arrays, expected=None)

@@ -33,10 +33,26 @@ COMMIT = GUARD + rf"tcgen05\.commit[^\[;]*{_ADDRESS}[^;]*;"
 COMMIT_MASK = GUARD + r"tcgen05\.commit[^;]*multicast::cluster[^;]*\],\s*(?P<mask>%\w+)\s*;"
 MMA = (
     GUARD + r"(?P<op>tcgen05\.mma\.[\w.:]+)\s+\[(?P<d>%\w+)\],\s*(?P<a>%\w+|\[[^\]]+\]),\s*(?P<b>%\w+),"
-    r"\s*(?P<idesc>%\w+),\s*(?:(?P<lanes>\{[^}]*\}),\s*)?(?P<enable>%\w+)\s*;"
+    r"\s*(?P<idesc>%\w+),\s*(?:(?P<lanes>\{[^}]*\}),\s*)?"
+    r"(?:\[(?P<scales_a>%\w+)\],\s*\[(?P<scales_b>%\w+)\],\s*)?(?P<enable>%\w+)\s*;"
 )
 MMA_AB = MMA.replace(r"(?P<a>%\w+|\[[^\]]+\])", r"(?P<a>%\w+)")
 """One whose A lies in shared memory."""
+SCALED_MMA = MMA.replace(r"scales_b>%\w+)\],\s*)?", r"scales_b>%\w+)\],\s*)", 1)
+"""One with scale factors in tensor memory."""
+TMEM_COPY = GUARD + r"tcgen05\.cp\.[\w.:]+\s+\[(?P<to>%\w+)\],\s*(?P<from>%\w+)\s*;"
+BULK_LOAD = (
+    GUARD + r"cp\.async\.bulk\.shared::(?:cluster|cta)\.global[\w.:]*\s+\[(?P<to>[^\]]+)\],"
+    r"\s*\[(?P<from>[^\]]+)\],\s*(?P<bytes>[%\w]+),\s*\[(?P<barrier>[^\]]+)\][^;]*;"
+)
+TRY_CANCEL = (
+    GUARD + r"clusterlaunchcontrol\.try_cancel[\w.:]*\s+\[(?P<to>[^\]]+)\],\s*\[(?P<barrier>[^\]]+)\]\s*;"
+)
+IS_CANCELED = r"clusterlaunchcontrol\.query_cancel\.is_canceled[\w.:]*\s+(?P<done>%\w+),\s*(?P<word>%\w+)\s*;"
+MAP_CHANGE = GUARD + (
+    r"tensormap\.replace\.tile\.(?P<field>\w+)[\w.:]*\s+\[(?P<address>[^\]]+)\],"
+    r"\s*(?:(?P<axis>\d+),\s*)?(?P<value>[%\w]+)\s*;"
+)
 TMEM_LOAD = GUARD + r"tcgen05\.ld\.[\w.:]+\s+\{[^}]*\},\s*\[(?P<from>%\w+)\]\s*;"
 TMEM_STORE = GUARD + r"tcgen05\.st\.[\w.:]+\s+\[(?P<to>%\w+)\],\s*\{[^}]*\}\s*;"
 ALLOC = GUARD + rf"tcgen05\.alloc[\w.:]*\s+{_ADDRESS},\s*(?P<columns>{_REGISTER})\s*;"

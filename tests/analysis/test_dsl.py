@@ -126,6 +126,14 @@ WRONG = {
 }
 
 
+def test_pack__says_how_to_declare_constants_where_a_tensor_does_not_fit():
+    with pytest.raises(InputError, match=r"\nSay which axes are no constants: DslTensor\(array, extents="):
+        pack(HEAD + DIVIDE, [DslFastDivmod(3), DslTensor(TENSOR.array, strides=()), 1])
+    with pytest.raises(InputError, match="differ") as caught:
+        pack(HEAD + DIVIDE, [DslFastDivmod(3), TENSOR])
+    assert "constants" not in str(caught.value)
+
+
 @pytest.mark.parametrize(("declared", "said"), WRONG.values(), ids=WRONG)
 def test_pack__shows_both_lists_where_they_differ(declared, said):
     with pytest.raises(InputError, match=said):
@@ -181,6 +189,6 @@ def test_dsl__kernel_runs_with_what_its_author_declares(compiled, n):
 def test_dsl__what_is_declared_wrongly_stands_beside_what_the_kernel_has(compiled):
     with pytest.raises(InputError) as caught:
         pack(compiled, [DslFastDivmod(3), DslTensor(np.zeros((2, 2, 2), np.float32)), 0.5])
-    rows = str(caught.value).splitlines()[1:]
+    rows = str(caught.value).splitlines()[1:-1]
     assert len(rows) == 4
     assert re.search(r"\.b8\[40\].*<- 40 bytes are needed|float.*<- a number for a struct", rows[2])

@@ -75,7 +75,7 @@ def test_read_module__each_function_is_flattened_and_checked_once(reader, monkey
     counted(checks, "parse")
     counted(scopes, "module_scope")  # once in each `flatten`
     counted(checks, "_check_variables")  # once for each function that is checked
-    checks.read_module.cache_clear()
+    checks._read.cache_clear()
     path = tmp_path / "k.ptx"
     path.write_text(TEXT, encoding="utf-8")
     reader(path)

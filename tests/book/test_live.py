@@ -20,7 +20,7 @@ pytestmark = pytest.mark.browser
 SOURCE = BOOK / "chapters" / "02_hello_mma.md"
 PAGE = "chapters/02_hello_mma.html"
 CELLS = [cell.source.strip() for cell in code_cells(read_recording(SOURCE))]
-MOST_GROWTH_BYTES = 20_000
+MOST_GROWTH_BYTES = 24_000
 
 
 def number(text: str) -> int:
@@ -79,6 +79,10 @@ class Cell:
                 self.page.keyboard.press("Delete")
             self.page.keyboard.insert_text(line)
         return self
+
+    @property
+    def name(self) -> str:
+        return str(self.node.locator(".cute-cell-name").inner_text())
 
     @property
     def says(self) -> str:
@@ -155,11 +159,28 @@ def test_edit__runs_what_the_reader_wrote_and_reset_undoes_it(page: Any, cell: C
     first.run()
     assert first.live.inner_text().split("\n")[:2] == ["mine 0", "mine 1"]
     assert first.agrees == "other"
-    assert "differs from the recorded one" in first.says
+    assert "differs from the recorded one: you have changed this cell." in first.says
     first.click("Reset")
     assert first.node.locator(".cell_input pre").inner_text().strip() == CELLS[first.index]
     assert first.recorded.is_visible()
     assert first.live.count() == 0
+
+
+def test_edit__makes_later_outputs_old_and_a_difference_names_it(cell: Callable[[str], Cell]) -> None:
+    name, uses, other = cell("name = parse_mma_name"), cell("assert name.ptx"), cell("excerpt(stamps, ")
+    assert uses.run().agrees == "same"
+    other.run()
+    name.write("name = parse_mma_name('SM80_16x8x8_F32F16F16F32_TN')").run()
+    assert uses.says == f"This output is older than your change to {name.name}. Run this cell again."
+    assert "cute-old" in str(uses.node.get_attribute("class"))
+    assert other.agrees == "same"
+    assert "older" not in other.says
+    uses.run()
+    assert f"differs from the recorded one: you have changed {name.name}." in uses.says
+    assert f'File "{uses.name}", line 1' in uses.live.inner_text()
+    name.click("Reset")
+    assert "older than your change" in uses.says
+    assert uses.run().agrees == "same"
 
 
 def test_edit__keeps_keys_that_the_page_has_a_meaning_for(page: Any, cell: Callable[[str], Cell]) -> None:
@@ -179,6 +200,8 @@ def test_run__numbers_the_lines_of_a_ptx_text(cell: Callable[[str], Cell]) -> No
     first.write(r"print('// a kernel\n.version 8.0\n.target sm_80')").run()
     assert first.live.inner_text() == "// a kernel\n.version 8.0\n.target sm_80\n"
     assert first.live.locator(".cute-line").count() == 3
+    painted = "[...CSS.highlights.get('cute-keyword')].filter((range) => node.contains(range.startContainer))"
+    assert first.live.evaluate(f"(node) => {painted}.map(String)") == [".version", ".target"]
     first.click("Reset")
 
 
@@ -206,6 +229,9 @@ def test_error__looks_like_a_notebooks(cell: Callable[[str], Cell]) -> None:
     first = cell("the same as scalar fma")
     text = first.write("def f():\n    return 1 / 0\nf()").run().live.inner_text()
     assert text.startswith("Traceback")
+    assert f'File "{first.name}", line 3' in text
+    assert first.says.startswith("This cell ended with a traceback (ZeroDivisionError).")
+    assert first.name == f"cell {first.index + 1}"
     assert "return 1 / 0" in text
     assert text.rstrip().endswith("ZeroDivisionError: division by zero")
     assert "cutecourse/page" not in text

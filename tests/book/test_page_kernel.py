@@ -13,7 +13,7 @@ from coursebook.live import course_archive, course_files, digests
 
 from cutecourse.page import kernel as page_kernel
 from cutecourse.page import widgets
-from cutecourse.page.cells import cells_needed
+from cutecourse.page.cells import cells_needed, cells_using
 from cutecourse.page.kernel import Kernel, missing_here
 from cutecourse.page.outputs import WIDGET_VIEW, digest
 from cutecourse.runtime import CompileError
@@ -215,7 +215,8 @@ def test_widget__needs_a_page(monkeypatch: pytest.MonkeyPatch) -> None:
         ("size = 3\ncheck(size)", [0]),
         ("size += 1", [1]),
         ("lost", [4]),
-        ("for size in [1]:\n    pass", []),
+        ("for size in [1]:\n    check(size)", [0]),
+        ("for size in [size]:\n    pass", [1]),
         ("print('a'", []),
         ("check(", [0]),
     ],
@@ -229,3 +230,20 @@ def test_cells_needed__are_those_that_bind_the_names_that_a_cell_uses(last: str,
         "lost = (",
     ]
     assert cells_needed([*above, last], len(above)) == needed
+
+
+def test_cells_using__are_those_below_that_a_change_reaches() -> None:
+    cells = ["a, b = 1, 2", "c = a", "print(b)", "a = 5", "print(c)", "print(a)", "for b in [1]:\n    b"]
+    assert cells_using(cells, 0) == [1, 2, 4]
+    assert cells_using(["b = 2", *cells[1:]], 0, cells[0]) == [1, 2, 4]
+    assert cells_using(["b = 2", *cells[1:]], 0) == [2]
+    assert cells_using(cells, 3) == [5]
+
+
+def test_traceback__names_the_cell_as_the_page_does() -> None:
+    kernel = Kernel({"__name__": "__main__"})
+    kernel.run("def f():\n    return 1 / 0", 3)
+    (error,) = kernel.run("f()", 12)["outputs"]
+    assert error["traceback"].count("File ") == 2
+    assert 'File "cell 12", line 1' in error["traceback"]
+    assert 'File "cell 3", line 2, in f\n    return 1 / 0' in error["traceback"]

@@ -43,6 +43,7 @@ PASTED = """
     ret;
 }
 """
+GROUPED = (Path(__file__).parents[1] / "emulator/modules/grouped_maps.ptx").read_text()
 
 
 class Page:
@@ -173,6 +174,23 @@ def test_pasted_kernel__gets_a_form_of_its_parameters(playground: Page) -> None:
     playground.field("factor", "Value").press("Enter")
     playground.done()
     assert second_row(playground) == ["16", "32", "34", "36"]
+
+
+def test_pointer_to_tensor_maps__takes_one_map_or_several(playground: Page) -> None:
+    playground.text.fill(GROUPED)
+    playground.press("Run").done()
+    assert playground.field("maps", "Given as").input_value() == "map"
+    assert playground.field("maps", "Box, innermost first").input_value() == "64,64"
+    playground.field("maps", "Given as").select_option("maps")
+    for label, value in (("Shape", "3x4x16"), ("Box, innermost first", "8,2")):
+        playground.field("maps", label).fill(value)
+    for name, kind in (("maps", "f32"), ("out", "f32")):
+        playground.field(name, "Element type").select_option(kind)
+    playground.field("maps", "Filled with").select_option("arange")
+    playground.root.get_by_label("CTAs (grid)").fill("3")
+    playground.press("Run").done()
+    assert playground.status == "The kernel ran to its end."
+    assert second_row(playground) == ["16", "84", "85", "86"]
 
 
 def test_file__fills_an_array(playground: Page) -> None:

@@ -9,11 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from cutecourse import runtime
 from cutecourse.analysis import explain, report
 from cutecourse.cli import main
 from cutecourse.kernels.files import SpecError, kernel_module
 from cutecourse.kernels.twinning import twin, twins
 from cutecourse.ptx import parse
+from support.compiled_kernels import compiled_kernels
 
 ENTRY = """
 .visible .entry {}(.param .u64 out)
@@ -63,7 +65,16 @@ def test_explain__of_a_file_that_is_not_there(capsys):
     assert capsys.readouterr().err == "cutecourse: no.ptx cannot be read: No such file or directory\n"
 
 
+def test_explain__tells_a_pointer_to_tensor_maps(capsys):
+    path = Path(__file__).parents[1] / "emulator/modules/grouped_maps.ptx"
+    assert main(["explain", str(path)]) == 0
+    said = capsys.readouterr().out
+    assert "maps  .u64  pointer to a tensor map" in said
+    assert "map:[{...},{...}], where the pointer is to an array of them" in said
+
+
 # --- the line that it prints --------------------------------------------------------------------------------
+
 
 GUESSED = {"--cluster", "--block", "map:"}
 """The parts of a printed line that a kernel may refuse, because its text does not say what they are."""
@@ -78,19 +89,45 @@ def texts():
             yield None, twin(kernel_module(name).LAUNCH).text
 
 
+def printed_line(capsys, text, entry=None):
+    """Run the command line that `explain` prints for a text, in the current folder; its exit status."""
+    Path("k.ptx").write_text(text, encoding="utf-8")
+    assert main(["explain", "k.ptx", *(["--entry", entry] if entry else [])]) == 0
+    [line] = [
+        one.strip() for one in capsys.readouterr().out.splitlines() if "cutecourse emulate k.ptx" in one
+    ]
+    status = main([*shlex.split(line)[1:], "--timeout", "60"])
+    said = capsys.readouterr()
+    assert said.out or said.err.startswith("cutecourse: ")
+    assert status in {0, 1}, (line, said.err)
+    assert not status or any(word in line for word in GUESSED), (line, said.err)
+    return status
+
+
 def test_explain__prints_a_line_that_runs(capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    statuses = []
-    for entry, text in texts():
-        Path("k.ptx").write_text(text, encoding="utf-8")
-        assert main(["explain", "k.ptx", *(["--entry", entry] if entry else [])]) == 0
-        [line] = [
-            one.strip() for one in capsys.readouterr().out.splitlines() if "cutecourse emulate k.ptx" in one
-        ]
-        statuses.append(main([*shlex.split(line)[1:], "--timeout", "20"]))
-        said = capsys.readouterr()
-        assert said.out or said.err.startswith("cutecourse: ")
-        assert statuses[-1] in {0, 1}, (line, said.err)
-        assert not statuses[-1] or any(word in line for word in GUESSED), (line, said.err)
+    statuses = [printed_line(capsys, text, entry) for entry, text in texts()]
     assert len(statuses) > 40
     assert statuses.count(0) > len(statuses) / 2
+
+
+@pytest.mark.compilers
+@pytest.mark.sample(4)
+@pytest.mark.parametrize("name", compiled_kernels("cutedsl", "numba"))
+def test_explain__prints_a_line_that_runs_for_what_a_compiler_writes(capsys, tmp_path, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
+    printed_line(capsys, runtime.compile(kernel_module(name), by_hand=False).ptx)
+
+
+def test_explain__of_a_long_name_shows_the_short_one(capsys, tmp_path):
+    first, second = (f"kernel_cutlass_scale_tensorptr{kind}gmemo1281_0" for kind in ("f32", "f16"))
+    path = tmp_path / "k.ptx"
+    path.write_text(TEXT + ENTRY.format(first).replace("out", f"{first}_param_0") + ENTRY.format(second))
+    assert main(["explain", str(path)]) == 1
+    err = capsys.readouterr().err
+    assert err.startswith("cutecourse: the text has 3 kernels. Say which is the entry:\n")
+    [row] = [one for one in err.splitlines() if one.endswith("scale(f32 gmem)")]
+    assert main(["explain", str(path), "--entry", shlex.split(row)[0]]) == 0
+    said = capsys.readouterr().out.splitlines()
+    assert said[:2] == [f"scale(f32 gmem) of {path}", f"in the text: {first}"]
+    assert "  param_0  .u64  pointer" in "\n".join(said)

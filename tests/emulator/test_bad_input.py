@@ -135,7 +135,7 @@ F32 = np.zeros(64, np.float32)
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        ([F32], r"1 arguments for 3 parameters: \(\.u64, \.f32, \.u32\)"),
+        ([F32], r"1 argument for 3 parameters: \(\.u64, \.f32, \.u32\)"),
         ([F32, 2.0, 64, 0], r"4 arguments for 3 parameters"),
         (F32, "put the one argument into a list"),
         (None, "args is a sequence of arguments"),

@@ -197,7 +197,7 @@ GOOD = np.zeros(32, dtype=np.uint32)
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"args": [GOOD]}, r"1 arguments for 2 parameters: \(\.u64, \.u32\)"),
+        ({"args": [GOOD]}, r"1 argument for 2 parameters: \(\.u64, \.u32\)"),
         ({"args": [GOOD, 1, 2]}, "3 arguments for 2 parameters"),
         ({"args": GOOD}, "args is a sequence of arguments"),
         ({"args": [GOOD, GOOD]}, r"parameter n \(\.u32, 4 bytes\): an array is a pointer of 8 bytes"),

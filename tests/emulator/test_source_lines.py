@@ -24,22 +24,19 @@ from cutecourse.emulator.errors import (
 )
 from cutecourse.kernels import gemm_stages, umma_one
 from cutecourse.kernels.faults import faults_of
-from cutecourse.kernels.files import kernel_module, kernel_names
+from cutecourse.kernels.files import kernel_module
 from cutecourse.ptx import parse, read_module
 from cutecourse.ptx.sources import LineTable, SourcedText, SourceLine, source_of, without_locations
 from cutecourse.ptx.syntax import FileDirective, Loc
 from cutecourse.runtime import compiling
 from cutecourse.runtime.compile_cutedsl import compile_host
 from cutecourse.runtime.compiled import with_lowered_version
+from support.compiled_kernels import compiled_kernels
 
 cuda = pytest.importorskip("numba.cuda")
 types = pytest.importorskip("numba.cuda.types")
 
 MODULES = Path(__file__).parent / "modules"
-REFUSED = "mn_major_ldmatrix_refused"
-DSL_KERNELS = [
-    name for name in kernel_names() if kernel_module(name).LAUNCH.language == "cutedsl" and name != REFUSED
-]
 HEAD = ".version 8.8 .target sm_90a .address_size 64\n"
 
 
@@ -108,7 +105,7 @@ def test_dsl__every_text_knows_its_lines(line_info: bool) -> None:
 
 @pytest.mark.compilers
 @pytest.mark.sample(3)
-@pytest.mark.parametrize("name", DSL_KERNELS)
+@pytest.mark.parametrize("name", compiled_kernels("cutedsl"))
 def test_dsl__line_information_changes_no_code(name: str) -> None:
     spec = kernel_module(name).LAUNCH
     assert runtime.compile(spec).ptx == with_lowered_version(compile_host(spec, spec.target).__ptx__)

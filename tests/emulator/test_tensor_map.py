@@ -1,12 +1,14 @@
 """Tensor maps: cuTensorMapEncodeTiled's rules against the driver's answers, and what follows from fields."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from cutecourse.emulator import TensorMap, TensorMapError, launch
 from cutecourse.emulator.errors import InvalidOperand, LaunchError
+from cutecourse.testing import KernelFailure, Output, check
 from tools.cases import ptx_cases
 from tools.cases import tensor_map_rules as rules
 
@@ -48,6 +50,48 @@ def test_tensor_map__is_named_by_a_generic_address():
         InvalidOperand, match=r"an address in \.param, which cvta\.param\.u64 must make a generic"
     ):
         ptx_cases.run_on_emulator(replace(case, ptx=text))
+
+
+GROUPED = (Path(__file__).parent / "modules" / "grouped_maps.ptx").read_text()
+GROUPS = np.arange(3 * 4 * 16, dtype=np.uint32).reshape(3, 4, 16)
+BOXES = GROUPS[:, 1:3, 4:12].reshape(3, 16)
+
+
+def maps_of(groups):
+    return [TensorMap.tiled(one, dims=(16, 4), strides=(64,), box=(8, 2)) for one in groups]
+
+
+@pytest.mark.parametrize("several", [list, tuple])
+def test_tensor_maps__lie_one_behind_the_other_behind_a_pointer(several):
+    out = np.zeros((3, 16), np.uint32)
+    launch(GROUPED, grid=3, block=16, args=[several(maps_of(GROUPS)), out])
+    np.testing.assert_array_equal(out, BOXES)
+
+
+def test_tensor_maps__behind_a_pointer_in_a_struct():
+    text = GROUPED.replace(".param .u64 maps", ".param .align 8 .b8 maps[16]")
+    out = np.zeros((3, 16), np.uint32)
+    launch(text, grid=3, block=16, args=[(maps_of(GROUPS), np.uint64(0)), out])
+    np.testing.assert_array_equal(out, BOXES)
+
+
+def test_tensor_maps__one_too_few_is_an_address_without_a_map():
+    with pytest.raises(InvalidOperand, match="0 bytes past the end of 2 tensor maps of maps"):
+        launch(GROUPED, grid=3, block=16, args=[maps_of(GROUPS[:2]), np.zeros((3, 16), np.uint32)])
+
+
+@pytest.mark.parametrize("given", [[], [1], ["map"]])
+def test_tensor_maps__a_list_of_anything_else_is_no_pointer(given):
+    with pytest.raises(LaunchError, match=r"parameter maps \(\.u64, 8 bytes\): a value of type list"):
+        launch(GROUPED, grid=3, block=16, args=[given, np.zeros((3, 16), np.uint32)])
+
+
+def test_tensor_maps__of_a_list_are_checked_by_name():
+    args = {"maps": maps_of(GROUPS), "out": Output((3, 16), "u32")}
+    expect = {"out": BOXES, "maps[1]": GROUPS[1]}
+    check(GROUPED, grid=3, args=args, expect=expect)
+    with pytest.raises(KernelFailure, match=r"maps\[1\]\[0, 0\] is 64; expected 65"):
+        check(GROUPED, grid=3, args=args, expect={"maps[1]": GROUPS[1] + 1, "out": BOXES})
 
 
 def test_recording__tells_what_was_asked():

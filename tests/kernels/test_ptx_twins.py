@@ -44,6 +44,8 @@ from cutecourse.kernels import (
     umma_gemm,
     umma_parts,
     umma_persistent,
+    umma_scheduled,
+    umma_store,
     umma_tile,
     umma_tma_broken,
     wgmma_map,
@@ -98,7 +100,12 @@ ALSO: dict[str, Callable[[], list[LaunchSpec]]] = {
     "transpose_padded": lambda: [transpose_padded.spec(96, 32)],
     "transpose_swizzled": lambda: [transpose_swizzled.spec(32, 128)],
     "transpose_wide": lambda: [transpose_wide.spec(64, 64)],
-    "umma_persistent": lambda: [umma_persistent.ONE_SM, umma_persistent.spec(300, 520, 72, pairs=2)],
+    "umma_persistent": lambda: [
+        umma_persistent.ONE_SM,
+        umma_persistent.BLEND,
+        umma_persistent.spec(300, 520, 72, pairs=2),
+    ],
+    "umma_store": lambda: [umma_store.BLEND, umma_store.ONE_SM],
     "umma_tma_multicast": lambda: [umma_tma_broken.LAUNCH],
     "wgmma_map": lambda: [
         *(wgmma_map.spec(n) for n in (8, 24, 256)),
@@ -122,6 +129,12 @@ INSTEAD: dict[str, Callable[[], list[LaunchSpec]]] = {
         umma_gemm.gemm_spec((256, 256, 72), dtype="bf16", major_a="mn", cluster=(2, 1)),
         umma_gemm.gemm_spec((512, 512, 128), major_a="mn", major_b="mn", cluster=(4, 2)),
         umma_gemm.gemm_spec((128, 256, 64), sms=1, major_b="mn", cluster=(1, 1)),
+    ],
+    # In turn: who gets a tile that is asked for is the schedule's.
+    "umma_scheduled": lambda: [
+        umma_scheduled.spec(300, 520, 136, pairs=2, stages=2, fuses=True),
+        umma_scheduled.spec(392, 328, 72, columns=128, ctas=2, pairs=2, blends=True),
+        umma_scheduled.spec(136, 264, 72, sms=1, pairs=1),
     ],
 }
 

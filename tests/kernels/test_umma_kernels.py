@@ -7,7 +7,7 @@ import subprocess
 import pytest
 
 from cutecourse import runtime
-from cutecourse.kernels import LaunchSpec, SpecError, umma_gemm, umma_persistent
+from cutecourse.kernels import LaunchSpec, SpecError, umma_gemm, umma_persistent, umma_scheduled, umma_store
 from cutecourse.kernels.chapters import CHAPTERS
 from cutecourse.kernels.files import kernel_module
 
@@ -40,9 +40,17 @@ MMAS = {
     "umma_gemm.ONE_SM": (1, 4),
     "umma_gemm.MN_MAJOR": (2, 4),
     "umma_gemm.RAGGED": (2, 4),
-    "umma_persistent.LAUNCH": (2, 4),
-    "umma_persistent.ONE_SM": (1, 4),
     "umma_broken.LAUNCH": (2, 4),
+    "umma_store.LAUNCH": (2, 4),
+    "umma_store.BLEND": (2, 4),
+    "umma_store.ONE_SM": (1, 4),
+    "umma_persistent.LAUNCH": (2, 4),
+    "umma_persistent.BLEND": (2, 4),
+    "umma_persistent.ONE_SM": (1, 4),
+    "umma_scheduled.LAUNCH": (2, 4),
+    "umma_scheduled.IN_TURN": (2, 4),
+    "umma_scheduled.ONE_SM": (1, 4),
+    "umma_scheduled.TWO_CTAS": (2, 4),
 }
 
 
@@ -110,19 +118,21 @@ def test_gemm_spec__refuses_what_cannot_be_launched(arguments, said):
 
 
 @pytest.mark.parametrize(
-    ("mnk", "choices", "said"),
+    ("kernel", "mnk", "choices", "said"),
     [
-        (
-            (256, 256, 100),
-            {},
-            "K is 100, .* multiples of 16 bytes; use a multiple of 8",
-        ),
-        ((1, 256, 64), {}, "a is \\(1, 64\\), and .* a mode of one element"),
-        ((256, 1, 64), {}, "b is \\(1, 64\\), and .* a mode of one element"),
-        ((256, 256, 64), {"sms": 3}, "sms is 1 or 2, not 3"),
-        ((256, 256, 64), {"pairs": 0}, "pairs is at least 1, not 0"),
+        (umma_store, (256, 256, 100), {}, "N and K must be multiples of 8"),
+        (umma_store, (256, 260, 64), {}, "N and K must be multiples of 8"),
+        (umma_store, (1, 256, 64), {}, "M at least 2"),
+        (umma_store, (256, 256, 64), {"sms": 3}, "umma_store: sms is 1 or 2, not 3"),
+        (umma_persistent, (256, 256, 64), {"pairs": 0}, "pairs is at least 1, not 0"),
+        (umma_scheduled, (256, 256, 64), {"pairs": 0}, "pairs is at least 1, not 0"),
+        (umma_scheduled, (256, 256, 64), {"columns": 64}, "columns is 128 or 256, not 64"),
+        (umma_scheduled, (256, 256, 64), {"stages": 0}, "stages is at least 1, not 0"),
+        (umma_scheduled, (256, 256, 64), {"stages": 7}, "use 6 stages or fewer"),
+        (umma_scheduled, (256, 256, 64), {"ctas": 2}, "not 2 with 256"),
+        (umma_scheduled, (256, 256, 64), {"blends": True, "fuses": True}, "choose one"),
     ],
 )
-def test_persistent_spec__refuses_what_cannot_be_launched(mnk, choices, said):
+def test_rung_spec__refuses_what_cannot_be_launched(kernel, mnk, choices, said):
     with pytest.raises(SpecError, match=said):
-        umma_persistent.spec(*mnk, **choices)
+        kernel.spec(*mnk, **choices)

@@ -18,11 +18,14 @@ from cutecourse.emulator.errors import (
 )
 from cutecourse.kernels import (
     SpecError,
+    Tensor,
     twin,
     umma_broken,
     umma_gemm,
     umma_one,
     umma_persistent,
+    umma_scheduled,
+    umma_store,
     umma_tile,
     umma_tma,
     umma_tma_multicast,
@@ -116,25 +119,53 @@ def test_gemm__multiplies_every_pair_of_types_majors_clusters_and_sizes(case, de
     assert np.array_equal(run["c"], expected)
 
 
+def stored(spec, **where):
+    """Run a kernel that stores bf16; what came out, and what should: exact sums, rounded once."""
+    random = np.random.default_rng(1)
+    given = {
+        name: random.integers(-8, 8, param.extents, endpoint=True).astype(array_type(param.dtype))
+        for name, param in spec.arguments.items()
+        if isinstance(param, Tensor)
+    }
+    expected = given["a"].astype(np.float32) @ given["b"].astype(np.float32).T
+    if "c" in given:
+        given |= {"alpha": 0.5, "beta": -2.0}
+        expected = 0.5 * expected - 2 * given["c"].astype(np.float32)
+    if "scale" in given:
+        expected = np.maximum(given["scale"][:, None] * expected + given["bias"], 0)
+    given["d"][:] = np.nan
+    run = runtime.run(spec, **given, **where)
+    return run, expected.astype(given["d"].dtype)
+
+
 @ONCE
 @pytest.mark.parametrize(
-    ("mnk", "sms", "pairs"),
+    ("kernel", "mnk", "choices"),
     [
-        ((2, 3, 8), 2, 1),  # less than one tile
-        ((256, 1280, 64), 2, 1),  # five tiles: both phases of each accumulator, and an odd end
-        ((513, 770, 200), 2, 2),  # twelve ragged tiles for two pairs
-        ((256, 512, 64), 2, 8),  # more pairs than tiles
-        ((130, 1028, 72), 1, 3),
-        ((384, 512, 320), 1, 1),
+        (umma_store, (512, 512, 320), {}),
+        (umma_store, (2, 8, 8), {"blends": True}),  # less than one piece
+        (umma_store, (200, 408, 72), {"blends": True}),
+        (umma_store, (130, 264, 136), {"sms": 1, "blends": True}),
+        (umma_persistent, (2, 8, 8), {}),
+        (umma_persistent, (256, 1280, 64), {}),  # five tiles: both phases of each accumulator, and an odd end
+        (umma_persistent, (513, 776, 200), {"pairs": 2}),  # twelve ragged tiles for two pairs
+        (umma_persistent, (256, 512, 64), {"pairs": 8, "blends": True}),  # more pairs than tiles
+        (umma_persistent, (130, 1032, 72), {"sms": 1, "pairs": 3}),
+        (umma_scheduled, (2, 8, 8), {"fuses": True}),
+        (umma_scheduled, (768, 776, 72), {}),  # three rows of tiles: the last group has one
+        (umma_scheduled, (768, 776, 72), {"pairs": 2, "stages": 1, "blends": True}),
+        (umma_scheduled, (512, 520, 200), {"columns": 128, "stages": 5, "fuses": True}),
+        (umma_scheduled, (300, 400, 72), {"sms": 1, "columns": 128, "ctas": 2, "fuses": True}),
+        (umma_scheduled, (392, 328, 72), {"columns": 128, "ctas": 2, "blends": True}),
     ],
 )
-def test_persistent__multiplies_whole_and_ragged_tiles(mnk, sms, pairs, device, seed):
-    run, expected = multiplied(umma_persistent.spec(*mnk, sms=sms, pairs=pairs), device=device, seed=seed)
-    assert np.array_equal(run["c"], expected)
+def test_rung__stores_whole_and_ragged_tiles(kernel, mnk, choices, device, seed):
+    run, expected = stored(kernel.spec(*mnk, **choices), device=device, seed=seed)
+    assert run["d"].tobytes() == expected.tobytes()
 
 
 def test_persistent__takes_its_accumulators_in_turn():
-    run, _ = multiplied(umma_persistent.LAUNCH, device="emulator", trace=True)
+    run, _ = stored(umma_persistent.LAUNCH, device="emulator", trace=True)
     tiles, mmas_per_tile = 6, 128 // 16
     columns = [int(str(event["d"]), 0) & 0xFFFF for event in run.trace.of("mma.issue")]
     assert columns == ([0] * mmas_per_tile + [256] * mmas_per_tile) * (tiles // 2)
@@ -146,7 +177,30 @@ def test_persistent__its_faults_are_reported_under_every_seed(name):
     spec = twin(umma_persistent.LAUNCH.with_fault(fault))
     for seed in range(6):
         with pytest.raises(tuple(getattr(errors, kind) for kind in fault.reports)):
-            multiplied(spec, device="emulator", seed=seed)
+            stored(spec, device="emulator", seed=seed)
+
+
+def test_scheduled__each_tile_is_multiplied_once_whoever_asks_for_it():
+    """A pair that runs takes over tiles of pairs that do not start; the seed chooses which."""
+    pairs = set()
+    for seed in range(3):
+        run, expected = stored(twin(umma_scheduled.LAUNCH), device="emulator", seed=seed, trace=True)
+        assert run["d"].tobytes() == expected.tobytes()
+        issues = run.trace.of("mma.issue").events
+        assert len(issues) == 12 * 128 // 16
+        pairs.add(len({event.cluster for event in issues}))
+    assert len(pairs) > 1
+    assert min(pairs) < 12
+
+
+def test_scheduled__tiles_that_follow_each_other_share_rows_and_columns():
+    run, _ = stored(twin(umma_scheduled.spec(768, 1024, 64, pairs=1)), device="emulator", trace=True)
+    loads = [event for event in run.trace.of("tma.issue") if event.rank == 0]
+    rows, columns = ([e["coords"][1] // 256 for e in loads if e["tensor"] == name] for name in "ab")
+    assert list(zip(rows, columns, strict=True)) == [
+        *((row, column) for column in range(4) for row in (0, 1)),
+        *((2, column) for column in range(4)),
+    ]
 
 
 def bytes_by_cta(trace):

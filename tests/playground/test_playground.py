@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import io
 import json
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from cutecourse.playground import Playground, read
 from cutecourse.playground.examples import EXAMPLES, VECTOR_ADD, Example
 from cutecourse.playground.form import KINDS
 
+GROUPED = (Path(__file__).parents[1] / "emulator/modules/grouped_maps.ptx").read_text()
 TEXT = """
 .version 8.8
 .target sm_100a
@@ -110,6 +112,24 @@ def test_read__a_pointer_may_be_declared_as_bytes():
     assert state["parameters"][0]["kinds"] == ["array", "bytes"]
     assert state["parameters"][0]["argument"]["dtype"] == "f32"
     assert Playground().run(request({"text": text, **state}))["ended"] == "ran"
+
+
+def test_read__a_pointer_may_lead_to_one_or_several_tensor_maps():
+    state = read(GROUPED)
+    maps = state["parameters"][0]
+    assert maps["kinds"] == ["map", "maps", "array", "number"]
+    assert "the address of its tensor map" in state["sources"]["arguments.0"]
+    for kind, shape, grid in (("map", "4x16", 1), ("maps", "3x4x16", 3)):
+        given = {"kind": kind, "dtype": "u32", "shape": shape, "fill": "arange", "box": "8,2"}
+        asked = request({"text": GROUPED, **state}, grid=str(grid))
+        out = {"kind": "array", "dtype": "u32", "shape": f"{grid}x16", "fill": "zeros"}
+        asked["arguments"] = [given, out]
+        playground = Playground()
+        assert playground.run(asked)["ended"] == "ran"
+        boxes = np.arange(grid * 64).reshape(grid, 4, 16)[:, 1:3, 4:12]
+        np.testing.assert_array_equal(playground.arrays["out"].memory, boxes.reshape(grid, 16))
+    asked["arguments"][0]["shape"] = "64"
+    assert Playground().run(asked)["error"]["field"] == "arguments.0.shape"
 
 
 def test_read__takes_the_first_kernel_where_the_named_one_is_not_there():

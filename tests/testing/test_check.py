@@ -107,7 +107,7 @@ def test_check__leaves_the_callers_arrays_alone():
     assert not y.any()
 
 
-@pytest.mark.parametrize("form", ["text", "module", "path", "name", "triton", "numba"])
+@pytest.mark.parametrize("form", ["text", "module", "path", "name", "triton", "numba", "dsl"])
 def test_check__takes_the_forms_in_which_a_test_has_a_kernel(tmp_path: Path, form: str):
     path = tmp_path / "add_one.ptx"
     path.write_text(ADD_ONE)
@@ -118,6 +118,7 @@ def test_check__takes_the_forms_in_which_a_test_has_a_kernel(tmp_path: Path, for
         "name": str(path),
         "triton": SimpleNamespace(asm={"ptx": ADD_ONE, "cubin": b""}),
         "numba": SimpleNamespace(inspect_asm=lambda: {("signature",): ADD_ONE}),
+        "dsl": SimpleNamespace(__ptx__=ADD_ONE),
     }
     args = {"y": Output(), "x": X, "n": 32}
     check(forms[form], grid=1, args=args, expect={"y": X + 1}, seeds=1)
@@ -198,7 +199,7 @@ def test_check__allows_a_hazard_and_then_sees_what_depends_on_the_seed():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"args": [X]}, "1 arguments for 3 parameters"),
+        ({"args": [X]}, "1 argument for 3 parameters"),
         ({"args": X}, "args is a sequence"),
         ({"expect": {"z": X}}, "expect names z; the arguments: y, x, n"),
         ({"expect": {"n": X}}, "y is an Output that expect does not name"),
@@ -223,6 +224,8 @@ def test_check__refuses_a_wrong_call_with_one_clear_error(changes, message):
         (3, "an object of type int is no kernel"),
         ("there_is_none.ptx", "there_is_none.ptx cannot be read"),
         (SimpleNamespace(inspect_asm=lambda: {1: "", 2: ""}), "compiled for 2 signatures"),
+        (SimpleNamespace(__ptx__=None), r"holds no PTX: compile it with cute.compile\[cute.KeepPTX"),
+        (SimpleNamespace(__ptx__="/tmp/kernel.ptx"), "holds no PTX"),
     ],
 )
 def test_check__says_what_it_takes_as_a_kernel(kernel, message):

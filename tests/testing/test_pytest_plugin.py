@@ -68,6 +68,17 @@ def test_plugin__takes_a_file_of_suppressions(project: pytest.Pytester, setting:
     run(project, *([] if setting else ["--cutecourse-suppress", "known.txt"])).assert_outcomes(failed=1)
 
 
+def test_plugin__keeps_going_to_the_other_reports(project: pytest.Pytester) -> None:
+    barrier = "    bar.sync 0;\n"
+    again = RACE.replace(barrier, f"{barrier}    st.shared.b32 [box + 0], %i;\n{barrier}")
+    assert again != RACE
+    project.makefile(".ptx", race=again)
+    for options, reports in (((), 1), (("--cutecourse-keep-going",), 2)):
+        done = run(project, *options)
+        done.assert_outcomes(failed=1)
+        assert sum("at kernel race, PTX line" in line for line in done.outlines) == reports
+
+
 def test_plugin__refuses_a_setting_that_is_no_number(project: pytest.Pytester) -> None:
     project.makeini("[pytest]\ncutecourse_seeds = many\n")
     done = run(project)

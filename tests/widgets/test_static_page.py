@@ -409,6 +409,25 @@ def test_ownership__starts_with_nobody_and_comes_back_to_it(mount: Any) -> None:
     assert nobody()
 
 
+@pytest.mark.parametrize("width", [1000, 390])
+def test_ownership__stays_where_it_is_when_a_cell_is_clicked(width: int, mount: Any) -> None:
+    page = mount(MmaOwnership())
+    page.set_viewport_size({"width": width, "height": 900})
+
+    def places() -> Any:
+        return page.locator("[data-cc=own], .cc-widget").evaluate_all(
+            "all => all.map((e) => e.getBoundingClientRect()).map((r) => [r.x, r.y + scrollY, r.width])"
+        )
+
+    before = places()
+    for letter, crd in (("B", "0,0"), ("C", "15,7"), ("A", "9,3")):
+        cc(page, "own", operand=letter, crd=crd).click()
+        assert cc(page, "owner").count() == 1
+        assert places() == before
+    cc(page, "clear").click()
+    assert places() == before
+
+
 def test_ownership__pointing_shows_the_owner_beside_the_cell(mount: Any) -> None:
     atom = mma_atom(F16)
     page = mount(MmaOwnership(thread=9))

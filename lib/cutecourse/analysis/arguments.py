@@ -7,7 +7,8 @@ out:c.npy:f32:128x128    zeros of that type and shape, saved after the kernel (b
 zeros:f32:128x128        zeros that nobody saves
 map:a.json               a tensor map: the fields of cutecourse.tma.TensorMapEncoding, and "array": one of the
                          arrays above, with its path as seen from where the command runs; map:{...} has the
-                         fields in place of a file; for a pointer the map lies in global memory
+                         fields in place of a file; for a pointer the map lies in global memory, and a list
+                         of such objects, map:[{...},{...}], lies there as an array of maps
 bytes:00ff10             a struct's bytes
 {in:a.npy,u32:5}         a struct's fields, each aligned to its size
 
@@ -29,6 +30,7 @@ from numpy.typing import NDArray
 from cutecourse.analysis.errors import InputError
 from cutecourse.analysis.parameters import Parameter
 from cutecourse.dtypes import DType, DTypeError, dtype, encode
+from cutecourse.emulator import TensorMap
 from cutecourse.errors import CourseError
 from cutecourse.runtime import emulator_tensor_map
 from cutecourse.tma import TensorMapEncoding
@@ -147,7 +149,14 @@ class Arguments:
 
     def _map(self, path: str) -> Any:
         given = _fields_of_map(path)
-        path = "the tensor map" if path.startswith("{") else path
+        path = "the tensor map" if path.startswith(("{", "[")) else path
+        if not isinstance(given, list):
+            return self._one_map(path, given)
+        if not given:
+            raise InputError(f"{path} is an empty list: give one object for each tensor map")
+        return [self._one_map(f"{path} {place}", one) for place, one in enumerate(given)]
+
+    def _one_map(self, path: str, given: Any) -> TensorMap:
         names = [one.name for one in fields(TensorMapEncoding)]
         needed = ["array", *names[:4]]
         if not isinstance(given, dict) or not all(name in given for name in needed):
@@ -170,7 +179,7 @@ class Arguments:
 def _fields_of_map(text: str) -> Any:
     """A tensor map's fields from a JSON file, or from the JSON text itself. Errors: InputError."""
     try:
-        if text.startswith("{"):
+        if text.startswith(("{", "[")):
             return json.loads(text)
         if Path(text).stat().st_size > _MAX_JSON_BYTES:
             raise InputError(f"{text} is not a tensor map: it has more than {_MAX_JSON_BYTES} bytes")

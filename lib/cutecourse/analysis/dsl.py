@@ -19,8 +19,9 @@ import numpy as np
 
 from cutecourse.analysis.errors import InputError
 from cutecourse.analysis.parameters import Parameter, find_entry, parameters
+from cutecourse.analysis.texts import module_of
 from cutecourse.emulator import TensorMap
-from cutecourse.ptx import CheckedModule, read_module
+from cutecourse.ptx.demangle import short_name
 from cutecourse.ptx.scopes import type_bits
 
 __all__ = ["DslCoordTensor", "DslFastDivmod", "DslLayout", "DslTensor", "DslTmaAtom", "pack"]
@@ -121,9 +122,10 @@ class DslFastDivmod:
 Declared = DslTensor | DslCoordTensor | DslTmaAtom | DslLayout | DslFastDivmod | np.generic | int | float
 
 
-def pack(ptx: str | CheckedModule, declared: Sequence[Declared], *, entry: str | None = None) -> list[Any]:
+def pack(ptx: Any, declared: Sequence[Declared], *, entry: str | None = None) -> list[Any]:
     """Return the `args` of `emulator.launch` for a kernel of the CuTe DSL.
 
+    ptx       a text, a file or a compiled kernel, as `testing.check` takes it.
     declared  the kernel's arguments in order, without those that are constants of the compile. One without
               any part, such as a tensor of coordinates of constant extents, may be left out or not.
     entry     the kernel, as `emulator.launch` takes it.
@@ -131,7 +133,7 @@ def pack(ptx: str | CheckedModule, declared: Sequence[Declared], *, entry: str |
     Errors: InputError, with the kernel's parameters and the declared ones side by side, if a size differs or
     the kernel loads from within a part; PtxError for a text that is none.
     """
-    checked = ptx if isinstance(ptx, CheckedModule) else read_module(ptx)
+    checked = module_of(ptx)
     function = find_entry(checked.module, entry)
     wanted = parameters(checked.functions[function.name])
     given = [one for one in (_Packed.of(value) for value in declared) if one.parts or one.number is not None]
@@ -154,7 +156,11 @@ def pack(ptx: str | CheckedModule, declared: Sequence[Declared], *, entry: str |
             f"\n  {place}  {left:<{width}}  {right}" + (f"  <- {fault}" if fault else "")
             for place, (left, right, fault) in enumerate(rows)
         )
-        raise InputError(f"{function.name} and what is declared for it differ:{listed}")
+        is_tensor = any(row[2] and row[1].startswith(DslTensor.__name__) for row in rows)
+        raise InputError(
+            f"{short_name(function.name)} and what is declared for it differ:{listed}"
+            + ("\nSay which axes are no constants: DslTensor(array, extents=(0,), strides=())" * is_tensor)
+        )
     return [one.argument() for one in given]
 
 

@@ -21,6 +21,7 @@ from cutecourse.emulator.core.registry import facts_of, lookup
 from cutecourse.emulator.errors import EmulatorError
 from cutecourse.emulator.launch import shared_limit_bytes
 from cutecourse.ptx import CheckedModule, Function, Instruction, Module, read_module
+from cutecourse.ptx.demangle import short_name
 from cutecourse.ptx.scopes import FlatFunction
 from cutecourse.ptx.sources import line_in_words, source_at
 from cutecourse.ptx.syntax import Block, Name, Operand, RegisterDeclaration
@@ -140,6 +141,7 @@ def _needs(
     words += [] if block else ["--block", ",".join(map(str, entry.directive("maxntid") or [_THREADS]))]
     words += ["--cluster", str(shape[0])] if in_cluster and not cluster else []
     words += ["--smem", str(_room(module, entry, flats))] if dynamic else []
+    words += ["--cooperative"] if any(map(_of_the_grid, used)) else []
     for parameter in wanted:
         words += ["--arg", parameter.template]
     return {
@@ -155,6 +157,11 @@ def _needs(
 def _room(module: Module, entry: Function, flats: dict[str, FlatFunction]) -> int:
     """The dynamic shared memory that fits beside the static one, in bytes."""
     return max(0, shared_limit_bytes(module) - Placement(module, entry, flats, 0).shared_bytes)
+
+
+def _of_the_grid(instruction: Instruction) -> bool:
+    """Return whether an instruction asks for the workspace of a cooperative launch."""
+    return any(isinstance(o, Name) and o.text == "%envreg1" for o in instruction.operands)
 
 
 def _of_a_cluster(instruction: Instruction) -> bool:
@@ -241,8 +248,10 @@ def _faults(checked: CheckedModule, entry: Function) -> list[dict[str, Any]]:
 def report(found: dict[str, Any]) -> str:
     """The report as text."""
     targets = ", ".join(found["target"])
+    short = short_name(found["kernel"])
     lines = [
-        f"{found['kernel']} of {found['file']}",
+        f"{short} of {found['file']}",
+        *([] if short == found["kernel"] else [f"in the text: {found['kernel']}"]),
         f"PTX {found['ptx_version']} for {targets}, {found['instructions']} instructions",
         "",
         "Declared",
@@ -333,6 +342,8 @@ def _need_lines(found: dict[str, Any]) -> Iterator[str]:
         yield "  in:FILE.npy for zeros:TYPE:SHAPE gives an array of yours; out: saves one after the kernel"
     if any("tensor map" in role for role in roles):
         yield "  map:FILE.json, or the map's fields: its array, element type, dims, strides and box"
+    if any("pointer to a tensor map" in role for role in roles):
+        yield "  a list of such maps, map:[{...},{...}], where the pointer is to an array of them"
     if any(role.startswith("scalar") for role in roles):
         yield "  the numbers"
 

@@ -17,6 +17,7 @@ from cutecourse.analysis.parameters import Parameter, find_entry, parameters
 from cutecourse.analysis.texts import ptx_of
 from cutecourse.emulator import TensorMap
 from cutecourse.ptx import read_module
+from cutecourse.ptx.demangle import short_name
 from cutecourse.runtime.arguments import numba_array
 
 __all__ = ["numba_launch", "triton_launch"]
@@ -169,4 +170,4 @@ def _difference(kernel: str, wanted: Sequence[Parameter], given: Sequence[Any]) 
         f"  {type(given[place]).__name__ if place < len(given) else 'nothing'}"
         for place in range(max(len(wanted), len(given)))
     )
-    return f"{kernel} has {len(wanted)} parameters, but {len(given)} arguments are given:{rows}"
+    return f"{short_name(kernel)} has {len(wanted)} parameters, but {len(given)} arguments are given:{rows}"

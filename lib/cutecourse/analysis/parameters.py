@@ -12,6 +12,7 @@ from cutecourse.analysis.errors import InputError
 from cutecourse.emulator.core.facts import IntegerOperation
 from cutecourse.emulator.core.registry import facts_of
 from cutecourse.ptx.checks import names, registers
+from cutecourse.ptx.demangle import listed
 from cutecourse.ptx.scopes import FlatFunction, Register, Scope, type_bits
 from cutecourse.ptx.syntax import (
     Address,
@@ -40,17 +41,17 @@ def find_entry(module: Module, name: str | None) -> Function:
     Errors: InputError, with the names that there are.
     """
     entries = [found for found, entry in module.entries.items() if entry.body is not None]
-    known = ", ".join(entries) or "none"
+    known = listed(entries)
     if name is None:
         if len(entries) != 1:
-            raise InputError(f"the text has {len(entries)} kernels. Say which is the entry: {known}")
+            raise InputError(f"the text has {len(entries)} kernels. Say which is the entry:{known}")
         return module.entries[entries[0]]
     fits = module.entries_named(name)
     if not fits or fits[0].body is None:
-        raise InputError(f"the text has no kernel {name!r}; it has: {known}")
+        raise InputError(f"the text has no kernel {name!r}; it has:{known}")
     if len(fits) > 1:
-        several = ", ".join(one.name for one in fits)
-        raise InputError(f"{len(fits)} kernels have {name!r} in their names: {several}")
+        several = listed([one.name for one in fits])
+        raise InputError(f"{len(fits)} kernels have {name!r} in their names:{several}")
     return fits[0]
 
 
@@ -58,6 +59,7 @@ def find_entry(module: Module, name: str | None) -> Function:
 class Parameter:
     """One parameter of a kernel: how it is declared, and what the text uses it as.
 
+    name       as the text has it, but without the kernel's name and "_" before it.
     role       "pointer", "tensor map", "pointer to a tensor map", "scalar", "struct", or "..., never read".
     give       how the command line gives it, as `in:FILE.npy`.
     template   words that give it and can be run as they are, such as `zeros:f32:1048576` or `u32:1`.
@@ -102,7 +104,7 @@ def _parameter(variable: Variable, uses: _Uses) -> Parameter:
         size *= extent or 1
     alignment = f".align {variable.alignment} " if variable.alignment and variable.dims else ""
     declared = f"{alignment}.{variable.type}" + "".join(f"[{extent}]" for extent in variable.dims)
-    name = variable.name.removeprefix(f"{uses.flat.function.name}_")
+    name = uses.flat.function.shown(variable)
     accesses = uses.pointers.get((variable.name, 0), {})
     is_pointer = (variable.name, 0) in uses.pointers or "ptr" in variable.attributes
     found = [_reads_and_writes(one) for one in accesses.values()]
@@ -127,7 +129,7 @@ def _parameter(variable: Variable, uses: _Uses) -> Parameter:
     if variable.name not in uses.mentioned:
         role += ", never read"
     return Parameter(
-        variable.name,
+        name,
         declared,
         size,
         role,

@@ -17,7 +17,8 @@ def module_of(ptx: Any) -> CheckedModule:
     """Read a kernel's module from a PTX text, a file, a compiled kernel, or the module itself.
 
     A file is a path, or a string that ends in `.ptx`. A compiled kernel is an object with `asm["ptx"]`, as
-    Triton's, or with `inspect_asm()`, as numba-cuda's that was compiled for one signature.
+    Triton's, with `inspect_asm()`, as numba-cuda's that was compiled for one signature, or with `__ptx__`, as
+    the CuTe DSL's that was compiled with `cute.KeepPTX(True)`.
 
     Errors: InputError for anything else and for a file that cannot be read; PtxError for a malformed text.
     """
@@ -42,6 +43,14 @@ def ptx_of(kernel: Any, signature: Any = None) -> str:
     texts = getattr(kernel, "asm", None)
     if isinstance(texts, Mapping) and isinstance(texts.get("ptx"), str):
         return str(texts["ptx"])
+    if hasattr(kernel, "__ptx__"):
+        # Where the compiler cannot write its file, the DSL leaves the file's name here.
+        if not (isinstance(kernel.__ptx__, str) and ".version" in kernel.__ptx__):
+            raise InputError(
+                f"{_kind(kernel)} holds no PTX: compile it with cute.compile[cute.KeepPTX(True), ...](...);"
+                " cute.GenerateLineInfo(True) adds its source lines to reports"
+            )
+        return kernel.__ptx__
     if callable(inspect := getattr(kernel, "inspect_asm", None)):
         found = inspect() if signature is None else inspect(signature)
         held = list(found.values()) if isinstance(found, Mapping) else [found]
@@ -54,7 +63,7 @@ def ptx_of(kernel: Any, signature: Any = None) -> str:
         )
     raise InputError(
         f"{_kind(kernel)} is no kernel: give a PTX text, the path of a file that ends in .ptx, or a compiled"
-        ' kernel with asm["ptx"]'
+        ' kernel with asm["ptx"] or __ptx__'
     )
 
 

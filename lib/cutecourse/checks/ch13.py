@@ -148,15 +148,20 @@ def check_place(answer: object) -> str:
     "The counts",
     hints=[
         "A CTA of the pair holds 128 rows of A's tile and 64 of B's. One barrier counts the bytes of both CTAs.",
-        "4x2 CTAs are 2x2 pairs, and one thread of each pair commits.",
+        "8x2 CTAs are 4x2 pairs, and one thread of each pair commits. Which pairs write into this pair's stage?",
     ],
 )
 def check_counts(answer: object) -> str:
-    """Bytes, arrivals and commits on a cluster of 4x2."""
-    layout = make_cluster_layout_vmnk((4, 2, 1), 2)
+    """Bytes, arrivals and commits on a cluster of 8x2 in which only B is multicast."""
+    layout = make_cluster_layout_vmnk((8, 2, 1), 2)
     one_cta = (128 + 64) * 64 * 2
-    arrivals = int(size(layout[1])) + int(size(layout[2])) - 1
+    arrivals, along_n = int(size(layout[1])), int(size(layout[2]))
+    both = arrivals + along_n - 1  # with A multicast as well
     right = (2 * one_cta, 0, arrivals, 2 * arrivals)
+    no_row = "You counted the row as well. A is not multicast here, so no pair of another column sends to this one or reads from it."
+    per_pair = "A pair commits once, not once per CTA."
+    to_both = "A commit arrives at both CTAs of a pair, because both wait for their stage."
+    along_m = "You counted the pairs along N. Those share A's rows. The pairs along M share B, and only B is multicast."
     singles = (
         {one_cta: "The leader's barrier counts the tiles of both CTAs."},
         dict.fromkeys(
@@ -164,14 +169,16 @@ def check_counts(answer: object) -> str:
             "The other CTA's barrier counts no bytes: the loads of both CTAs name the leader's.",
         ),
         {
-            4: "You counted all four pairs, or your own pair twice. The pair in the other row and the other column shares "
-            "neither A nor B with yours.",
-            5: "You counted CTAs, 4 + 2 - 1. A pair commits once, and there are 2x2 pairs.",
-            2 * arrivals: "A pair commits once, not once per CTA.",
+            both: no_row,
+            2 * arrivals: per_pair,
+            along_n: along_m,
+            1: "The pair shares B with the other pairs of its column.",
         },
         {
-            arrivals: "A commit arrives at both CTAs of a pair, because both wait for their stage.",
-            8: "You counted all CTAs. The pair in the other row and the other column shares neither A nor B with yours.",
+            2 * both: no_row,
+            arrivals: to_both,
+            16: "You counted all CTAs. The other column of pairs shares no B with this one.",
+            2: "The other pairs of the column write slices of B into this pair's stage. They wait for its commit, too.",
         },
     )
     if isinstance(answer, tuple) and len(answer) == 4:
@@ -196,18 +203,10 @@ def check_counts(answer: object) -> str:
                 *right[2:],
             ): "The pair's bytes are counted once, by one of the two barriers.",
             (one_cta, 0, *right[2:]): "The leader's barrier counts the tiles of both CTAs.",
-            (*right[:2], 5, 5): "You counted CTAs, 4 + 2 - 1. A pair commits once, and there are 2x2 pairs.",
-            (
-                *right[:2],
-                5,
-                6,
-            ): "You counted CTAs for the arrivals, 4 + 2 - 1. A pair commits once, and there are 2x2 pairs.",
-            (
-                *right[:2],
-                arrivals,
-                arrivals,
-            ): "A commit arrives at both CTAs of a pair, because both wait for their stage.",
-            (*right[:2], 2 * arrivals, 2 * arrivals): "A pair commits once, not once per CTA.",
+            (*right[:2], both, 2 * both): no_row,
+            (*right[:2], arrivals, arrivals): to_both,
+            (*right[:2], 2 * arrivals, 2 * arrivals): per_pair,
+            (*right[:2], along_n, 2 * along_n): along_m,
         },
     )
     return "CTAs load. Pairs commit. Commits arrive at CTAs."

@@ -120,6 +120,11 @@ def add_launch(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--cluster", type=extents, default=(1, 1, 1), help="CTAs of a cluster (default: 1)")
     parser.add_argument("--smem", type=int, default=0, help="dynamic shared memory in bytes (default: 0)")
     parser.add_argument(
+        "--cooperative",
+        action="store_true",
+        help="run all CTAs at once, for kernels with a barrier of the whole grid",
+    )
+    parser.add_argument(
         "--arg", action="append", default=[], metavar="ARG", help="an argument of the kernel, in order"
     )
     parser.add_argument(
@@ -317,13 +322,16 @@ def _options(arguments: argparse.Namespace, entry: Function, values: Sequence[An
     """The launch as the command line has it, but for its seed."""
     block = arguments.block or (*(entry.directive("reqntid") or ()), 1, 1)[:3]
     if arguments.block is None and entry.directive("reqntid") is None:
-        raise InputError(f"{entry.name} has no .reqntid. Say with --block how many threads a CTA has.")
+        raise InputError(
+            f"{short_name(entry.name)} has no .reqntid. Say with --block how many threads a CTA has."
+        )
     return {
         "entry": entry.name,
         "grid": arguments.grid,
         "block": block,
         "cluster": arguments.cluster,
         "dynamic_smem": arguments.smem,
+        "cooperative": arguments.cooperative,
         "args": values,
         "max_instructions": arguments.budget,
         "arithmetic": arguments.arithmetic,

@@ -517,8 +517,8 @@ class UnreadLoad(EmulatorError):
         "warning",
         "the result does not depend on data that the kernel loaded",
         what="bytes that a copy brought into shared memory were overwritten, or their block ended, before"
-        " anything read them; or a tcgen05.mma or wgmma leaves out a part of a tile that threads have"
-        " stored",
+        " anything read them; or so were those that a tcgen05.cp brought into tensor memory; or a tcgen05.mma"
+        " or wgmma leaves out a part of a tile that threads have stored",
     )
 
 

@@ -20,16 +20,19 @@ from cutecourse.emulator.checks.block_end import BlockEnds
 from cutecourse.emulator.checks.multiplications import follow_multiplications
 from cutecourse.emulator.checks.provenance import provenance_of
 from cutecourse.emulator.checks.races import look_for_races
+from cutecourse.emulator.checks.tensor_memory_copies import follow_copied_cells
 from cutecourse.emulator.checks.tensor_memory_sums import follow_sums
 from cutecourse.emulator.core.decode import decode
 from cutecourse.emulator.core.frame import align_up, alignment_of, parameter_offsets, size_of
 from cutecourse.emulator.core.hazards import severities
+from cutecourse.emulator.core.kinds import WARP_SIZE
 from cutecourse.emulator.core.machine import Machine
 from cutecourse.emulator.core.memory import Allocation, Memory
 from cutecourse.emulator.core.observer import Observer
 from cutecourse.emulator.core.processes import run_parts
 from cutecourse.emulator.core.program import Program
 from cutecourse.emulator.core.scheduler import Scheduler
+from cutecourse.emulator.core.special import N_SMS
 from cutecourse.emulator.core.steering import Steering
 from cutecourse.emulator.errors import EmulatorError, LaunchError
 from cutecourse.emulator.instructions.wgmma.registers import watch
@@ -42,9 +45,11 @@ from cutecourse.emulator.recording.replay import record
 from cutecourse.errors import CourseError
 from cutecourse.ptx.checked import CheckedModule
 from cutecourse.ptx.checks import read_module
+from cutecourse.ptx.demangle import listed
 from cutecourse.ptx.scopes import type_bits
 from cutecourse.ptx.syntax import Function, Module, Variable
 from cutecourse.trace import AccessLog, Recorder
+from cutecourse.trace.words import number
 
 if TYPE_CHECKING:
     from cutecourse.emulator.core.hazards import Note
@@ -60,6 +65,12 @@ _MAX_BLOCKS = 1 << 20
 _SHARED_LIMIT_KIB = {75: 64, 80: 163, 86: 99, 87: 163, 88: 99, 89: 99, 90: 227, 100: 227, 101: 227, 103: 227,
                      110: 227, 120: 99, 121: 99}  # fmt: skip
 _STATIC_LIMIT = 48 << 10
+_SM_LIMITS = {75: (1024, 16), 86: (1536, 16), 87: (1536, 16), 88: (1536, 24), 89: (1536, 24), 120: (1536, 24),
+              121: (1536, 24)}  # fmt: skip
+"""Threads and blocks that an SM has room for, where these are not 2048 and 32."""
+_RESERVED_BYTES = 1 << 10
+"""Shared memory that the system reserves for each block."""
+_WORKSPACE_WORDS = 8
 
 
 @dataclass(frozen=True)
@@ -105,6 +116,7 @@ def launch(
     args: Sequence[Any] = (),
     cluster: int | Sequence[int] = (1, 1, 1),
     dynamic_smem: int = 0,
+    cooperative: bool = False,
     entry: str | None = None,
     seed: int = 0,
     max_instructions: int = DEFAULT_BUDGET,
@@ -128,6 +140,9 @@ def launch(
     fills a parameter declared as an array of bytes, field by field, and a field may be a `TensorMap` as well.
     `entry` is a kernel's name, or a part of it that no other kernel's name has.
     `seed` chooses the order in which blocks and warps run. `dynamic_smem` is in bytes.
+    `cooperative` launches the grid as cudaLaunchCooperativeKernel does: all its blocks run at once, so that
+    they can meet at a barrier of the whole grid (grid_group::sync()). A grid that does not fit on the GPU is
+    a LaunchError.
     `arithmetic` names the GPU whose tensor cores' sums mma.sync reproduces (see
     emulator.numbers.tensor_core_sums); the PTX's target does not choose it. `recorder` gets the events of
     barriers, waits and asynchronous copies; it keeps copies of the arrays, for the trace's snapshots.
@@ -156,6 +171,7 @@ def launch(
         look_for_races,
         BlockEnds,
         follow_sums,
+        follow_copied_cells,
     ]
     try:
         shape = _extents("grid", grid, _MAX_GRID)
@@ -194,8 +210,11 @@ def launch(
             is_watched=recorder is not None or accesses is not None or observe is not None,
             keep_going=bool(keep_going),
             steering=steering,
+            workspace=_workspace(memory) if cooperative else 0,
         )
         _check_shared(machine)
+        if cooperative:
+            _check_resident(machine)
     except EmulatorError as error:
         # An error in the launch as a whole does not have the kernel's name yet.
         if type(error) is LaunchError and error.line is None:
@@ -211,6 +230,7 @@ def launch(
             block=threads,
             cluster=clusters,
             dynamic_smem=dynamic_smem,
+            cooperative=cooperative,
             entry=function.name,
             seed=seed,
             max_instructions=max_instructions,
@@ -241,9 +261,9 @@ def launch(
         for instruction in program.blocks[index].instructions:
             counts[instruction.name] += runs
     uncounted: Counter[str] = Counter()
-    for name, listed in program.own(_uncounted).items():
+    for name, what in program.own(_uncounted).items():
         if counts[name]:
-            uncounted[listed] += counts[name]
+            uncounted[what] += counts[name]
     return LaunchResult(
         entry=function.name,
         seed=int(seed),
@@ -286,17 +306,17 @@ def _uncounted(program: Program) -> dict[str, str]:
 
 def _entry(module: Module, name: object) -> Function:
     entries = module.entries
-    known = ", ".join(entries) or "none"
+    known = listed(list(entries))
     if name is None:
         if len(entries) != 1:
-            raise LaunchError(f"the module has {len(entries)} entries. Say which with entry=: {known}")
+            raise LaunchError(f"the module has {len(entries)} entries. Say which with entry=:{known}")
         name = next(iter(entries))
     found = module.entries_named(name) if isinstance(name, str) else []
     if not found:
-        raise LaunchError(f"the module has no entry {name!r}; its entries: {known}")
+        raise LaunchError(f"the module has no entry {name!r}; its entries:{known}")
     if len(found) > 1:
-        several = ", ".join(one.name for one in found)
-        raise LaunchError(f"{len(found)} entries have {name!r} in their names: {several}")
+        several = listed([one.name for one in found])
+        raise LaunchError(f"{len(found)} entries have {name!r} in their names:{several}")
     if found[0].body is None:
         raise LaunchError(f"entry {name} is declared but has no body", line=found[0].line)
     return found[0]
@@ -366,7 +386,7 @@ def _check_kinds(hazards: Any, names: Any, recorder: Any, accesses: Any, arithme
             raise LaunchError(f"{name} is {words}, not {given!r}")
     if not isinstance(arithmetic, str) or arithmetic not in TENSOR_CORES:
         known = ", ".join(TENSOR_CORES)
-        raise LaunchError(f"arithmetic={arithmetic!r} is no GPU whose sums are known: {known}")
+        raise LaunchError(f"arithmetic={arithmetic!r} is no GPU whose sums are known:{known}")
 
 
 def _capability(module: Module) -> int:
@@ -419,6 +439,29 @@ def _check_shared(machine: Machine) -> None:
         )
 
 
+def _workspace(memory: Memory) -> int:
+    """The address of a new workspace: its size, and the word at which the grid's blocks meet."""
+    words = np.array([_WORKSPACE_WORDS * 4] + [0] * (_WORKSPACE_WORDS - 1), np.uint32)
+    return memory.allocate("the cooperative launch's workspace", words.view(np.uint8)).base
+
+
+def _check_resident(machine: Machine) -> None:
+    """Refuse a cooperative grid whose blocks cannot all run at once. Errors: LaunchError."""
+    capability = _capability(machine.program.module)
+    threads, blocks = _SM_LIMITS.get(capability, (2048, 32))
+    per_sm = min(blocks, threads // (machine.warps_per_block * WARP_SIZE))
+    room = shared_limit_bytes(machine.program.module) + _RESERVED_BYTES
+    per_sm = min(per_sm, room // (machine.program.shared_bytes + _RESERVED_BYTES))
+    most, asked = per_sm * N_SMS, prod(machine.grid)
+    if asked > most:
+        raise LaunchError(
+            f"all blocks of a cooperative grid run at once. {asked} of {machine.threads_per_block} threads"
+            f" and {machine.program.shared_bytes} bytes of shared memory do not fit: at most {per_sm} run on"
+            f" each of {N_SMS} SMs, even if their registers fit. Launch at most {most}, and let each block do"
+            " more (on a GPU: cudaErrorCooperativeLaunchTooLarge)"
+        )
+
+
 # --- arguments -------------------------------------------------------------------------------------------
 
 
@@ -436,23 +479,24 @@ def _bind(
     """The bytes of parameter space as the kernel declares it, and the tensor maps by their tokens."""
     if len(given) != len(function.params):
         raise LaunchError(
-            f"{len(given)} arguments for {len(function.params)} parameters: {_signature(function)}"
+            f"{number(len(given), 'argument')} for {number(len(function.params), 'parameter')}:"
+            f" {_signature(function)}"
         )
     pointers = _Pointers(memory)
     data = bytearray()
     offsets, _ = parameter_offsets(function.params)
     for parameter, argument in zip(function.params, given, strict=True):
-        size = size_of(parameter)
+        size, name = size_of(parameter), function.shown(parameter)
         if size > 1 << 16:
-            raise LaunchError(f"parameter {parameter.name} has {size} bytes: too many")
+            raise LaunchError(f"parameter {name} has {size} bytes: too many")
         data.extend(b"\0" * (offsets[parameter.name] - len(data)))
         try:
-            data.extend(_encode(parameter, size, argument, pointers))
+            data.extend(_encode(parameter, name, size, argument, pointers))
         except TensorMapError as error:
-            raise TensorMapError(f"parameter {parameter.name}: {error.problem}", rule=error.rule) from None
+            raise TensorMapError(f"parameter {name}: {error.problem}", rule=error.rule) from None
         except LaunchError as error:
             raise LaunchError(
-                f"parameter {parameter.name} (.{parameter.type}, {size} bytes): {error.problem}"
+                f"parameter {name} (.{parameter.type}, {size} bytes): {error.problem}"
             ) from None
     return bytes(data), pointers.tensor_maps
 
@@ -478,10 +522,11 @@ class _Pointers:
         self.tensor_maps[bound.token] = bound
         return bound.token
 
-    def behind(self, tensor_map: TensorMap, parameter: str) -> int:
-        """The address of a tensor map in global memory."""
-        data = np.frombuffer(self.token(tensor_map, parameter), np.uint8).copy()
-        return self.memory.allocate(f"tensor map of {parameter}", data).base
+    def behind(self, tensor_maps: Sequence[TensorMap], parameter: str) -> bytes:
+        """A pointer to tensor maps in global memory, one behind the other."""
+        data = np.frombuffer(b"".join(self.token(one, parameter) for one in tensor_maps), np.uint8).copy()
+        what = "tensor map" if len(tensor_maps) == 1 else f"{len(tensor_maps)} tensor maps"
+        return self.memory.allocate(f"{what} of {parameter}", data).base.to_bytes(8, "little")
 
     def address(self, array: NDArray[Any], parameter: str) -> int:
         """The address of an array's memory, which `parameter` points to. Errors: LaunchError."""
@@ -509,23 +554,35 @@ class _Pointers:
         return allocation.base
 
 
-def _encode(parameter: Variable, size: int, argument: Any, pointers: _Pointers) -> bytes:
+def _encode(parameter: Variable, name: str, size: int, argument: Any, pointers: _Pointers) -> bytes:
     if isinstance(argument, np.ndarray):
         if size != 8 or parameter.type[0] == "f":
-            raise LaunchError("an array is a pointer of 8 bytes, but the parameter is not one")
-        return pointers.address(argument, parameter.name).to_bytes(8, "little")
+            advice = (
+                "; give a struct's fields as a tuple, such as (array, numpy.int32(4))"
+                if parameter.dims
+                else ""
+            )
+            raise LaunchError(f"an array is a pointer of 8 bytes, but the parameter is not one{advice}")
+        return pointers.address(argument, name).to_bytes(8, "little")
+    maps = [argument] if isinstance(argument, TensorMap) else argument
+    if _are_maps(maps) and size == 8 and parameter.type[0] != "f":
+        return pointers.behind(maps, name)
     if isinstance(argument, TensorMap):
-        if size == 8 and parameter.type[0] != "f":
-            return pointers.behind(argument, parameter.name).to_bytes(8, "little")
         if size != TOKEN_BYTES or alignment_of(parameter) < 64:
             raise LaunchError(
                 f"a tensor map is a parameter of {TOKEN_BYTES} bytes aligned to 64, as"
                 f" '.param .align 64 .b8 name[{TOKEN_BYTES}]', or a pointer to such bytes"
             )
-        return pointers.token(argument, parameter.name)
+        return pointers.token(argument, name)
     if parameter.dims:
-        return _encode_bytes(parameter.name, size, argument, pointers)
+        return _encode_bytes(name, size, argument, pointers)
     return _encode_scalar(parameter.type, size, argument)
+
+
+def _are_maps(argument: Any) -> bool:
+    """Return whether an argument is several tensor maps, to which the kernel gets a pointer."""
+    is_sequence = isinstance(argument, tuple | list) and bool(argument)
+    return is_sequence and all(isinstance(one, TensorMap) for one in argument)
 
 
 def _encode_bytes(name: str, size: int, argument: Any, pointers: _Pointers) -> bytes:
@@ -537,6 +594,8 @@ def _encode_bytes(name: str, size: int, argument: Any, pointers: _Pointers) -> b
                 raw = pointers.address(item, name).to_bytes(8, "little")
             elif isinstance(item, TensorMap):
                 raw = pointers.token(item, name)
+            elif _are_maps(item):
+                raw = pointers.behind(item, name)
             elif isinstance(item, np.generic | bytes):
                 raw = bytes(item) if isinstance(item, bytes) else item.tobytes()
             else:

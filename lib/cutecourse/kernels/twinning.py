@@ -37,8 +37,8 @@ def twin(kernel: LaunchSpec | ModuleType) -> LaunchSpec:
     - `${a_0}` and `${a_1}` are the extents of the parameter `a`'s leaf modes, `${a_stride_0}` and
       `${a_stride_1}` their strides, in elements, and `${a_type}` is the elements' type. `${a_mn_major}` is 1
       if the first mode has stride 1, else 0.
-    - `${M}` and `${N}` are the extents of the first array. If there are arrays `a` (M, K), `b` (N, K)
-      and `c`, then `${M}`, `${N}` and `${K}` are theirs.
+    - `${M}` and `${N}` are the extents of the first array. If there are arrays `a` (M, K), `b` (N, K),
+      and `c` or `d`, then `${M}`, `${N}` and `${K}` are theirs.
     - `${grid_0}` to `${grid_2}` are the launch's CTAs along x, y and z, `${cluster_0}` to `${cluster_2}` a
       cluster's, and `${smem_bytes}` is the launch's dynamic shared memory.
     - `${a_registers}` is the list `%a0, %a1, ...`: a register for each element of the parameter `a`'s last
@@ -159,7 +159,11 @@ def _sizes(spec: LaunchSpec) -> dict[str, int | str]:
             sizes |= {f"{tensor.name}_stride_{mode}": stride for mode, stride in enumerate(strides)}
             sizes[f"{tensor.name}_mn_major"] = int(strides[:1] == (1,))
     first = next((known for known in extents.values()), ())
-    if {"a", "b", "c"} <= extents.keys() and len(extents["a"]) == len(extents["b"]) == 2:
+    if (
+        {"a", "b"} <= extents.keys()
+        and {"c", "d"} & extents.keys()
+        and len(extents["a"]) == len(extents["b"]) == 2
+    ):
         first = (extents["a"][0], extents["b"][0], extents["a"][1])
     return sizes | dict(zip("MNK", first, strict=False))
 

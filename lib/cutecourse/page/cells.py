@@ -1,4 +1,4 @@
-"""Which cells of a page have to run before another one."""
+"""Which cells of a page have to run before another one, and which ones another one's change reaches."""
 
 from __future__ import annotations
 
@@ -26,6 +26,28 @@ def cells_needed_as_json(sources: str, number: int) -> str:
     return json.dumps(cells_needed(json.loads(sources), number))
 
 
+def cells_using(sources: Sequence[str], number: int, before: str = "") -> list[int]:
+    """The cells below cell `number` that use a name it binds, directly or through each other, in order.
+
+    before   the cell's text before a change: a name that it no longer binds counts as well.
+    """
+    changed = _names(sources[number])[0] | _names(before)[0]
+    found = []
+    for index in range(number + 1, len(sources)):
+        binds, uses = _names(sources[index])
+        if uses & changed:
+            found.append(index)
+            changed |= binds
+        else:
+            changed -= binds
+    return found
+
+
+def cells_using_as_json(sources: str, number: int, before: str) -> str:
+    """`cells_using` for JavaScript."""
+    return json.dumps(cells_using(json.loads(sources), number, before))
+
+
 def _names(source: str) -> tuple[set[str], set[str]]:
     """The names that a cell binds, and those that it uses before it has bound them itself."""
     try:
@@ -37,7 +59,7 @@ def _names(source: str) -> tuple[set[str], set[str]]:
     binds: set[str] = set()
     uses: set[str] = set()
     for statement, table in zip(statements, tables, strict=True):
-        uses |= (_globals(table) | _changed(statement)) - binds
+        uses |= (_globals(table) - _counted(statement) | _changed(statement)) - binds
         binds |= {one.get_name() for one in table.get_symbols() if one.is_assigned() or one.is_imported()}
     return binds, uses
 
@@ -49,6 +71,14 @@ def _globals(table: symtable.SymbolTable) -> set[str]:
     if not outermost:
         own = {name for name in own if table.lookup(name).is_global()}
     return own.union(*map(_globals, table.get_children()))
+
+
+def _counted(statement: ast.stmt) -> set[str]:
+    """The names that a loop binds before its body uses them."""
+    if not isinstance(statement, ast.For):
+        return set()
+    targets = {node.id for node in ast.walk(statement.target) if isinstance(node, ast.Name)}
+    return targets - {node.id for node in ast.walk(statement.iter) if isinstance(node, ast.Name)}
 
 
 def _changed(statement: ast.stmt) -> set[str]:

@@ -47,8 +47,8 @@ class Kernel:
         """Show values in the middle of a cell, as in a notebook."""
         self.outputs += [{"output_type": "display_data", "data": _shown(value)} for value in values]
 
-    def run(self, source: str) -> dict[str, Any]:
-        """Run one cell.
+    def run(self, source: str, cell: int | None = None) -> dict[str, Any]:
+        """Run one cell; `cell` is its number on the page, under which a traceback names it.
 
         A cell that imports a package which no browser has goes on without that package, since most of a page
         may not need it. To use such a name is an error.
@@ -59,7 +59,7 @@ class Kernel:
         """
         self.outputs = []
         self._count += 1
-        name = f"{CELL}{self._count}"
+        name = f"{CELL}{cell or f'of run {self._count}'}"
         if len(source) <= _MOST_QUOTED:  # a reader's file may travel in a source; it need not stay in memory
             linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
         missing, before = "", dict(self._absent)
@@ -77,9 +77,9 @@ class Kernel:
             "by_hand": _written_by_hand(),
         }
 
-    def run_as_json(self, source: str) -> str:
+    def run_as_json(self, source: str, cell: int | None = None) -> str:
         """`run` for JavaScript."""
-        return json.dumps(self.run(source))
+        return json.dumps(self.run(source, cell))
 
     def receive_json(self, message: str) -> None:
         """Hand what the reader changed in a widget to that widget."""

@@ -24,7 +24,7 @@ _REPRS = {
     "image/svg+xml": "_repr_svg_",
     "text/plain": "__repr__",
 }
-CELL = "cell-"
+CELL = "cell "
 """How the names begin under which tracebacks quote cells."""
 _ADDRESS = re.compile(r"(?<= at )0x[0-9a-f]+(?=>)")
 _BLOCK = re.compile(r"</?(?:details|div|h\d|li|p|pre|section|strong|summary|table|td|th|tr|ul)\b[^>]*>")

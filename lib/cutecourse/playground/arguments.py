@@ -69,7 +69,7 @@ def make_arguments(
     arrays: dict[str, Array] = {}
     total = 0
     for maker in makers:
-        if maker.kind in {"array", "map"} and not maker.same_as:
+        if maker.kind in {"array", "map", "maps"} and not maker.same_as:
             arrays[maker.name] = maker.array(LIMIT_BYTES - total)
             total += arrays[maker.name].memory.nbytes
     return [maker.argument(arrays) for maker in makers], arrays
@@ -100,7 +100,9 @@ class _Maker:
             known = ", ".join(arrays) or "none"
             raise self.wrong("same_as", f"there is no array {self.same_as!r}; arrays: {known}")
         array = arrays[self.same_as or self.name]
-        return array.memory if self.kind == "array" else self.map(array)
+        if self.kind == "maps":
+            return self.maps(array)
+        return array.memory if self.kind == "array" else self.map(array.kind, array.memory)
 
     def array(self, room: int) -> Array:
         """The array of this parameter, filled."""
@@ -200,26 +202,32 @@ class _Maker:
         except CourseError as error:
             raise self.wrong("value", str(error)) from None
 
-    def map(self, array: Array) -> TensorMap:
+    def maps(self, array: Array) -> list[TensorMap]:
+        """A tensor map over each part of an array that an index of its first axis names."""
+        if array.memory.ndim < 2:
+            raise self.wrong("shape", "give two axes or more: the first one counts the tensor maps")
+        return [self.map(array.kind, part) for part in array.memory]
+
+    def map(self, kind: DType, memory: NDArray[Any]) -> TensorMap:
         """The tensor map over an array: its dimensions are the array's, innermost first."""
-        dims = array.memory.shape[::-1]
-        size = array.memory.itemsize
+        dims = memory.shape[::-1]
+        size = memory.itemsize
         strides = [size * math.prod(dims[: place + 1]) for place in range(len(dims) - 1)]
         box = [whole(f"{self.path}.box", word, least=1) for word in self.text("box").split(",")]
         if len(box) != len(dims):
             raise self.wrong(
-                "box", f"give {len(dims)} extents, innermost first: the array has {len(dims)} axes"
+                "box", f"give {len(dims)} extents, innermost first: the array has {len(dims)} axes for a map"
             )
         try:
             encoding = TensorMapEncoding(
-                array.kind,
+                kind,
                 dims,
                 tuple(strides),
                 tuple(box),
                 swizzle=self.text("swizzle") or "none",  # type: ignore[arg-type]
                 oob_fill=self.text("outside") or "zeros",  # type: ignore[arg-type]
             )
-            return emulator_tensor_map(encoding, array.memory, name=self.name)
+            return emulator_tensor_map(encoding, memory, name=self.name)
         except CourseError as error:
             rule = str(getattr(error, "rule", ""))
             field = "swizzle" if "swizzle" in rule else "box" if "box" in rule else "shape"

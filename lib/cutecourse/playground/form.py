@@ -9,6 +9,7 @@ from typing import Any
 from cutecourse.analysis import explain
 from cutecourse.dtypes import DTYPES
 from cutecourse.ptx import PtxError, read_module
+from cutecourse.ptx.demangle import short_name
 from cutecourse.ptx.scopes import type_bits
 
 __all__ = ["KINDS", "LIMIT", "read"]
@@ -17,6 +18,7 @@ KINDS = {
     "array": ("dtype", "shape", "fill", "values", "seed", "same_as"),
     "number": ("value",),
     "map": ("dtype", "shape", "fill", "values", "seed", "same_as", "box", "swizzle", "outside"),
+    "maps": ("dtype", "shape", "fill", "values", "seed", "same_as", "box", "swizzle", "outside"),
     "bytes": ("value",),
 }
 """The kinds of an argument, and the fields that each has."""
@@ -34,11 +36,11 @@ def read(text: str, entry: str | None = None) -> dict[str, Any]:
 
     entry   the kernel that the form is for; the first one by default, or if the text has none of that name.
 
-    Returns `kernels`, the names; `entry`; `about`, one line; `launch`, with "grid", "block", "cluster" and
-    "dynamic_smem" as texts; `parameters`, each with `name`, `declared`, `kinds` (those that it can be given
-    as) and `argument`; `sources`, which says for each field where its value comes from; and `refused`: the
-    instructions that the emulator does not know, with line and problem. Instead of all that, `error` has
-    `message` and `line` for a text that is no PTX or has no kernel.
+    Returns `kernels`, the names; `shown`, for each one a short name; `entry`; `about`, one line; `launch`,
+    with "grid", "block", "cluster" and "dynamic_smem" as texts; `parameters`, each with `name`, `declared`,
+    `kinds` (those that it can be given as) and `argument`; `sources`, which says for each field where its
+    value comes from; and `refused`: the instructions that the emulator does not know, with line and problem.
+    Instead of all that, `error` has `message` and `line` for a text that is no PTX or has no kernel.
     """
     try:
         module = read_module(text).module
@@ -57,6 +59,7 @@ def read(text: str, entry: str | None = None) -> dict[str, Any]:
         sources[f"arguments.{place}"] = why
     return {
         "kernels": kernels,
+        "shown": {name: short_name(name) for name in kernels},
         "entry": chosen,
         "about": f"PTX {found['ptx_version']} for {', '.join(found['target'])}, "
         f"{found['instructions']} instructions",
@@ -120,6 +123,10 @@ def _parameter(about: Mapping[str, Any], text: str) -> tuple[dict[str, Any], str
     if role == "tensor map":
         kinds, argument = ["map", "bytes"], {**array, **_tile(text), "dtype": _sixteen_bits(text)}
         why = "a tensor map, judging by its size and alignment; its fields are guesses"
+    elif role == "pointer to a tensor map":
+        kinds = ["map", "maps", "array", "bytes" if "[" in about["declared"] else "number"]
+        argument = {**array, **_tile(text), "dtype": _sixteen_bits(text)}
+        why = "a tensor copy uses it as the address of its tensor map; the map's fields are guesses"
     elif role == "pointer":
         dtype, fill, why = _uses(about, text)
         # A compiler may declare a pointer as 8 bytes.

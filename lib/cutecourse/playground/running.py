@@ -19,6 +19,7 @@ from cutecourse.memory_report import MemoryReport, memory_report
 from cutecourse.playground.arguments import Array, FormError, extents, make_arguments, whole
 from cutecourse.playground.form import LIMIT, read
 from cutecourse.ptx import CheckedModule, read_module
+from cutecourse.ptx.demangle import short_name
 from cutecourse.trace import AccessLog, Recorder, Trace
 from cutecourse.trace.words import number
 
@@ -172,8 +173,8 @@ def _error(error: EmulatorError, request: Mapping[str, Any]) -> dict[str, Any]:
 def _record(result: LaunchResult) -> str:
     grid, block = ("x".join(map(str, shape)) for shape in (result.grid, result.block))
     return (
-        f"{result.entry} ran to its end on the emulator, in this browser: grid {grid}, block {block}, seed "
-        f"{result.seed}. {number(result.warps, 'warp')} executed {result.total} instructions. "
+        f"{short_name(result.entry)} ran to its end on the emulator, in this browser: grid {grid}, block"
+        f" {block}, seed {result.seed}. {number(result.warps, 'warp')} executed {result.total} instructions. "
         f"The emulator runs warps in bundles: it issued {result.issued} instructions."
     )
 

@@ -1,20 +1,25 @@
-"""Short names for people: C++ names without their parameters, and long names cut.
+"""Short names for people: C++ names without their parameters, names of the CuTe DSL, and long names cut.
 
 nvcc and Clang name a kernel as the Itanium C++ ABI has it, with its namespaces, template arguments and
 parameters in up to 1,500 characters. `short_name` keeps the namespaces and the first template arguments by
-their last names. It is for messages only: a launch takes the name in the text.
+their last names. The CuTe DSL's name is `kernel_cutlass_`, the function's name, all arguments as Python
+prints them but without punctuation, cut, and the number of the trace. Of its arguments `short_name` keeps the
+kinds. Messages show it; a launch also takes a part of it for the name in the text.
 
 Simplified: a name with an expression, an operator or a vendor's type among its parts stays as it is, but cut.
-            Substitutions (S_, S1_) and template parameters (T_) are shown as "...".
-Source:     Itanium C++ ABI, Mangling (#mangling).
+            Substitutions (S_, S1_) and template parameters (T_) are shown as "...". In a name of the CuTe DSL
+            nothing marks where the function's name ends: a number behind it is taken for a part of it, and
+            numbers among the arguments are left out.
+Source:     Itanium C++ ABI, Mangling (#mangling); `mangle_name` in the CuTe DSL's base_dsl/dsl.py.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from functools import lru_cache
 
-__all__ = ["short_name"]
+__all__ = ["listed", "named", "short_name"]
 
 _LONGEST = 80
 _MOST_ARGUMENTS = 4
@@ -27,6 +32,13 @@ _BUILTIN = {
 }  # fmt: skip
 _STANDARD = {"t": "std", "a": "std::allocator", "b": "std::basic_string", "s": "std::string",
              "i": "std::istream", "o": "std::ostream", "d": "std::iostream"}  # fmt: skip
+_DSL = re.compile(r"kernel_cutlass_(.*)_(\d+)")
+_DSL_CLASS = re.compile(r"^(\w*?)_*([A-Z][A-Za-z0-9]*|__main__\w+?)_object_at_")
+_DSL_ARGUMENT = re.compile(
+    r"_(?:tensorptr(?P<type>bf16|tf32|[fiu]\d+(?:E\d+M\d+(?:FN|UZ|B11|FNU)*)?)?(?P<space>[gstr]mem)?"
+    r"|(?P<word>CopyAtom|MmaAtom|TiledCopy|TiledMMA|True|False|None)(?=_|$)"
+    r"|(?P<coordinates>tensor(?=\d))|(?P<layout>S\d+o))"
+)
 _NUMBERED = re.compile(r"(\d*)_")
 _SUBSTITUTION = re.compile(r"[0-9A-Z]*_")
 
@@ -41,8 +53,12 @@ def short_name(name: str) -> str:
 
     >>> short_name("_Z4gemmILi128EfEvPKT0_i"), short_name("_ZZ4gemmPfE4tile"), short_name("gemm")
     ('gemm<128, float>', 'tile', 'gemm')
+    >>> short_name("kernel_cutlass_scale_tensorptrf32gmemalign16o1281___True_1")
+    'scale#1(f32 gmem, True)'
     """
     found = name
+    if dsl := _DSL.fullmatch(name):
+        found = _of_the_dsl(dsl[1], int(dsl[2]))
     if name.startswith("_Z"):
         reader = _Reader(name[2:])
         try:
@@ -54,6 +70,66 @@ def short_name(name: str) -> str:
         except (_Unknown, RecursionError):
             found = name
     return found if len(found) <= _LONGEST else f"{found[: _LONGEST - 23]}...{found[-20:]}"
+
+
+def named(names: Sequence[str], part: str) -> list[str]:
+    """The one name that is `part`; else all that have it in them, as the text or as messages have them.
+
+    >>> named(["gemm", "gemm_late", "_Z4sumsILi4EEvv"], "gemm"), named(["_Z4sumsILi4EEvv"], "sums<4>")
+    (['gemm'], ['_Z4sumsILi4EEvv'])
+    """
+    if part in names:
+        return [part]
+    return [name for name in names if part and (part in name or part in short_name(name))]
+
+
+def listed(names: Sequence[str]) -> str:
+    """Kernels after the colon of a message. Long names get a line each: a part that chooses it, a short name.
+
+    >>> listed(["gemm", "sums"]), listed([])
+    (' gemm, sums', ' none')
+    >>> print("kernels:" + listed(["_Z4sumsILi4EEvPf", "_Z4sumsILi8EEvPf", "_Z4gemmPf"]))
+    kernels:
+      'sums<4>'  sums<4>
+      'sums<8>'  sums<8>
+      'gemm'     gemm
+    """
+    if all(short_name(name) == name for name in names):
+        return f" {', '.join(names) or 'none'}"
+    parts = [repr(_chooses(names, name)) for name in names]
+    width = max(map(len, parts))
+    rows = zip(parts, names, strict=True)
+    return "".join(f"\n  {part:<{width}}  {short_name(name)}" for part, name in rows)
+
+
+def _chooses(names: Sequence[str], name: str) -> str:
+    """A short part of a name that no other name has."""
+    short = short_name(name)
+    words = name.split("_")
+    tails = ("_".join(words[-count:]) for count in range(1, len(words)))
+    candidates = (re.split("[<(#]", short)[0], short.partition("(")[0], *tails)
+    return next((part for part in candidates if not part.isdigit() and named(names, part) == [name]), name)
+
+
+def _of_the_dsl(text: str, trace: int) -> str:
+    """The function's name and its arguments' kinds, from what the CuTe DSL puts between prefix and number."""
+    owner = ""
+    if of_class := _DSL_CLASS.match(text):
+        function, owner, text = of_class[1], of_class[2].removeprefix("__main__"), text[of_class.end() :]
+        function = "kernel" if function.startswith("kernel_") else function
+    found = list(_DSL_ARGUMENT.finditer(text))
+    if not of_class:
+        function = text[: found[0].start()] if found else text
+    kinds = [
+        one["word"]
+        or ("coordinates" if one["coordinates"] else "")
+        or ("layout" if one["layout"] else "")
+        or " ".join(filter(None, (one["type"] or "tensor", one["space"])))
+        for one in found
+    ]
+    kinds = [*kinds[:_MOST_ARGUMENTS], _HIDDEN] if len(kinds) > _MOST_ARGUMENTS else kinds
+    number = f"#{trace}" if trace else ""
+    return f"{owner}{'.' if owner else ''}{function.strip('_')}{number}({', '.join(kinds)})"
 
 
 class _Reader:

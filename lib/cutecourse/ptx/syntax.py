@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
+from cutecourse.ptx.demangle import named
+
 __all__ = [
     "Address",
     "Block",
@@ -318,6 +320,10 @@ class Function(Node):
     linkage: frozenset[str] = frozenset()
     directives: tuple[tuple[str, tuple[int, ...]], ...] = ()
 
+    def shown(self, parameter: Variable) -> str:
+        """A parameter's name for people: without the kernel's, which compilers put before it."""
+        return parameter.name.removeprefix(f"{self.name}_")
+
     def directive(self, name: str) -> tuple[int, ...] | None:
         """The numbers after a directive such as `reqntid`, or None where it is not there."""
         return dict(self.directives).get(name)
@@ -341,10 +347,13 @@ class Module:
         return {f.name: f for f in self.functions if f.kind == "entry"}
 
     def entries_named(self, name: str) -> list[Function]:
-        """The kernel of this name, or else all kernels with a body whose names have it as a part."""
-        if name in self.entries:
-            return [self.entries[name]]
-        return [f for f in self.entries.values() if f.body is not None and name and name in f.name]
+        """The kernel of this name, or else all kernels with a body whose names have it as a part.
+
+        A part of the name as messages show it will do as well.
+        """
+        entries = self.entries
+        found = [entries[one] for one in named(list(entries), name)]
+        return [one for one in found if one.body is not None or one.name == name]
 
     @property
     def defined(self) -> dict[str, Function]:

@@ -6,6 +6,7 @@ import hashlib
 import re
 from dataclasses import dataclass
 
+from cutecourse.ptx.demangle import listed
 from cutecourse.ptx.sources import SourcedText
 from cutecourse.runtime.errors import CompileError
 
@@ -79,6 +80,6 @@ def only_entry(kernel: str, ptx: str) -> str:
     entries: list[str] = _ENTRY.findall(ptx)
     if len(entries) != 1:
         raise CompileError(
-            f"{kernel}: the PTX module has {len(entries)} entries {entries}; name the one to launch."
+            f"{kernel}: the PTX module has {len(entries)} entries; name the one to launch:{listed(entries)}"
         )
     return entries[0]

@@ -23,6 +23,7 @@ from cutecourse.emulator.memory.host_arrays import host_arrays
 from cutecourse.emulator.recording.argument_copies import Copies
 from cutecourse.errors import CourseError
 from cutecourse.ptx import CheckedModule, Function
+from cutecourse.ptx.demangle import short_name
 from cutecourse.testing.comparison import difference, unwritten
 from cutecourse.trace.words import in_runs, number
 
@@ -111,20 +112,23 @@ def check(
     entry: str | None = None,
     cluster: int | Sequence[int] = (1, 1, 1),
     dynamic_smem: int = 0,
+    cooperative: bool = False,
     max_instructions: int = DEFAULT_BUDGET,
     keep_going: bool = False,
 ) -> CheckedRun:
     """Run a kernel on the emulator under several seeds; fail with the report of what it does wrong.
 
-    ptx         a PTX text, the path of one, an object with `asm["ptx"]` (Triton) or `inspect_asm()` (numba).
-    grid, block, cluster, dynamic_smem, max_instructions, keep_going
+    ptx         a PTX text, the path of one, or a compiled kernel: with `asm["ptx"]` (Triton), `inspect_asm()`
+                (numba-cuda) or `__ptx__` (the CuTe DSL).
+    grid, block, cluster, dynamic_smem, cooperative, max_instructions, keep_going
                 as `launch` takes them; block may be left out if the kernel has .reqntid. With keep_going the
                 failure has all reports of the first seed that has any.
     args        the arguments in the order of the parameters. A mapping gives them names of your choice, in
                 that order; in a sequence an argument has its parameter's name. An array is copied for each
                 seed, so it keeps its values; `Output()` is a new array, filled with NaN (integers with
                 0xCB bytes) to show what the kernel does not write.
-    expect      the values that arrays must have in the end, by the arguments' names.
+    expect      the values that arrays must have in the end, by the arguments' names. Of a list of tensor
+                maps, to which a kernel gets one pointer, the arrays are "maps[0]", "maps[1]" and so on.
     rtol, atol  the tolerance: |value - expected| <= atol + rtol * |expected|. The defaults depend on the
                 element type and are those of torch.testing.assert_close; other types are exact.
     seeds       how many seeds to run, from 0 on, or the seeds themselves.
@@ -143,10 +147,11 @@ def check(
     module = module_of(ptx)
     function = find_entry(module.module, entry)
     named = _named(args, function)
-    expected = dict(expect or {})
-    loose = set(may_differ)
+    expected = {_short(name, function): value for name, value in (expect or {}).items()}
+    loose = {_short(name, function) for name in may_differ}
     for what, names in (("expect", expected), ("may_differ", loose)):
-        if unknown := [name for name in names if name not in named]:
+        known = {place for name, value in named.items() for place in (name, *_arrays(name, value))}
+        if unknown := [name for name in names if name not in known]:
             raise LaunchError(
                 f"{what} names {', '.join(unknown)}; the arguments: {', '.join(named) or 'none'}"
             )
@@ -156,6 +161,7 @@ def check(
         "block": _block(function, block),
         "cluster": cluster,
         "dynamic_smem": dynamic_smem,
+        "cooperative": cooperative,
         "entry": function.name,
         "max_instructions": max_instructions,
         "hazards": _hazards(allow, suppress),
@@ -165,7 +171,7 @@ def check(
     launches: list[LaunchResult] = []
     for seed in chosen:
         made = _Arguments(named, expected)
-        under = f"kernel {function.name}, seed {seed} of {in_runs(chosen, ' to ')}"
+        under = f"kernel {short_name(function.name)}, seed {seed} of {in_runs(chosen, ' to ')}"
         try:
             result = launch(module, args=made.values, seed=seed, **options)
         except (LaunchError, UnsupportedInstruction):
@@ -198,8 +204,15 @@ def check(
 def _block(function: Function, block: int | Sequence[int] | None) -> Any:
     required = function.directive("reqntid")
     if block is None and not required:
-        raise LaunchError(f"{function.name} has no .reqntid: say with block= how many threads a CTA has")
+        raise LaunchError(
+            f"{short_name(function.name)} has no .reqntid: say with block= how many threads a CTA has"
+        )
     return block if block is not None else required
+
+
+def _short(name: Any, function: Function) -> str:
+    """An argument's name as `_named` has it: the test may give a parameter's name as the text has it."""
+    return str(name).removeprefix(f"{function.name}_")
 
 
 def _named(args: Any, function: Function) -> dict[str, Any]:
@@ -209,9 +222,19 @@ def _named(args: Any, function: Function) -> dict[str, Any]:
     if isinstance(args, np.ndarray | str | bytes | Output) or not isinstance(args, Iterable):
         raise LaunchError("args is a sequence of arguments, or a mapping from names to arguments")
     given = [host_arrays(value) for value in args]
-    names = [parameter.name for parameter in function.params]
+    names = [function.shown(parameter) for parameter in function.params]
     names += [f"argument {place}" for place in range(len(names), len(given))]
     return dict(zip(names, given, strict=False))
+
+
+def _arrays(name: str, value: Any) -> dict[str, Array]:
+    """The arrays of an argument by name: its own, a tensor map's, or those of a list of tensor maps."""
+    if isinstance(value, TensorMap):
+        return {name: value.array}
+    if isinstance(value, tuple | list):
+        maps = {f"{name}[{place}]": one for place, one in enumerate(value) if isinstance(one, TensorMap)}
+        return {place: one.array for place, one in maps.items()}
+    return {name: value} if isinstance(value, np.ndarray) else {}
 
 
 def _hazards(allow: Iterable[str], suppress: str | PathLike[str] | None) -> dict[str, str]:
@@ -244,12 +267,12 @@ class _Arguments:
         for name, given in named.items():
             value = self._output(name, given, expected.get(name)) if isinstance(given, Output) else given
             value = value if name in self.poison else copies.of(value)
-            array = value.array if isinstance(value, TensorMap) else value
-            if isinstance(array, np.ndarray):
-                self.arrays[name] = array
-                if name not in self.kinds and name in expected:
-                    self.kinds[name] = from_numpy(array.dtype)
-            elif name in expected:
+            found = _arrays(name, value)
+            for place, array in found.items():
+                self.arrays[place] = array
+                if place not in self.kinds and place in expected:
+                    self.kinds[place] = from_numpy(array.dtype)
+            if name in expected and name not in found:
                 raise LaunchError(f"expect names {name}, which is not an array but a {type(value).__name__}")
             self.values.append(value)
 

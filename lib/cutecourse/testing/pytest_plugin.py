@@ -37,6 +37,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="FILE",
         help="a file of hazards that do not make cutecourse_check fail, by line and kernel",
     )
+    group.addoption(
+        "--cutecourse-keep-going",
+        action="store_true",
+        help="a failure of cutecourse_check has all reports of its seed, not the first alone",
+    )
     parser.addini("cutecourse_suppress", "the file for --cutecourse-suppress, from the folder of this file")
     parser.addini("cutecourse_seeds", "the number of seeds that cutecourse_check runs")
     parser.addini("cutecourse_allow", "hazards that do not make cutecourse_check fail", type="linelist")
@@ -46,7 +51,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def cutecourse_check(request: pytest.FixtureRequest) -> Callable[..., Any]:
     """`cutecourse.testing.check` with the options of this run of pytest; see there for its arguments.
 
-    The option --cutecourse-seeds, if it is given, overrides what a test says.
+    The options --cutecourse-seeds and --cutecourse-keep-going, if they are given, override what a test says.
     """
     from cutecourse.testing.checking import SEEDS, check
 
@@ -65,6 +70,8 @@ def cutecourse_check(request: pytest.FixtureRequest) -> Callable[..., Any]:
     @wraps(check)
     def checked(ptx: Any, *, seeds: Any = usual, allow: Any = (), suppress: Any = file, **how: Any) -> Any:
         __tracebackhide__ = True
+        if config.getoption("--cutecourse-keep-going"):
+            how["keep_going"] = True
         own = [allow] if isinstance(allow, str) else allow
         number = seeds if asked is None else asked
         return check(ptx, seeds=number, allow=[*always, *own], suppress=suppress, **how)

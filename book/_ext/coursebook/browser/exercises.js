@@ -54,7 +54,7 @@ class Store {
 
 class ExerciseCell extends Cell {
   constructor(node, number, facts, book) {
-    super(node, "", undefined, book);
+    super(node, number + 1, "", undefined, book);
     Object.assign(this, facts.cells[number]);
     this.isAnswer = Boolean(this.exercise);
     this.key = this.isAnswer ? [this.exercise, this.way].filter(Boolean).join(" ") : this.id;

@@ -20,7 +20,7 @@ const MOST_FILE = 16 << 20;
 const LAUNCH = { grid: "CTAs (grid)", block: "Threads (block)", cluster: "CTAs per cluster", dynamic_smem: "Dynamic shared memory (bytes)" };
 const OPTIONS = { seed: "Seed of the schedule", limit: "Instruction limit", hazards: "Severities of hazards, such as race = warning" };
 const LABELS = { kind: "Given as", dtype: "Element type", shape: "Shape", fill: "Filled with", values: "Numbers", seed: "Seed", same_as: "Memory", box: "Box", swizzle: "Swizzle", outside: "Out-of-bounds fill", value: "Value" };
-const KIND_NAMES = { array: "an array", number: "a number", map: "a tensor map", bytes: "bytes or fields" };
+const KIND_NAMES = { array: "an array", number: "a number", map: "a tensor map", maps: "several tensor maps, one for each index of the first axis", bytes: "bytes or fields" };
 const FILL_NAMES = { arange: "0, 1, 2, ...", random: "random numbers", values: "numbers typed here", file: "a file (.npy)" };
 const DTYPES = ["f32", "f16", "bf16", "f64", "e4m3", "e5m2", "u8", "u16", "u32", "u64", "s8", "s16", "s32", "s64", "b8", "b16", "b32", "b64"];
 // "line 49 (mbarrier.arrive), 82 (mbarrier.arrive)", "lines 43, 44 and 1 more", "line 74, 2861 times"
@@ -234,10 +234,11 @@ class Playground {
     this.fields = new Map([["seeds", this.fields.get("seeds")]]);
     this.stale.hidden = state.isRead || !state.text.trim();
     const launch = Object.entries(LAUNCH).map(([name, label]) => this.field(name, label, state.launch, name));
-    if (state.kernels.length > 1) launch.unshift(this.field("entry", "Kernel", state, "entry", state.kernels.map((name) => [name, name]), () => this.read()));
+    if (state.kernels.length > 1) launch.unshift(this.field("entry", "Kernel", state, "entry", state.kernels.map((name) => [name, state.shown?.[name] ?? name]), () => this.read()));
     const options = Object.entries(OPTIONS).map(([name, label]) => this.field(name, label, state, name));
     const parameters = state.parameters.map((parameter, place) => this.parameter(parameter, place));
-    const about = state.about ? `${state.entry}: ${state.about}` : state.entry;
+    const shown = state.shown?.[state.entry] ?? state.entry;
+    const about = state.about ? `${shown}: ${state.about}` : shown;
     const refused = (state.refused ?? []).map((one) => this.report("error", one.problem, one.line ? [one.line] : []));
     this.form.replaceChildren(...refused,
       element("fieldset", {}, element("legend", {}, `Launch${about ? ` of ${about}` : ""}`), element("div", { class: "cute-pg-fields" }, ...launch),
@@ -252,7 +253,7 @@ class Playground {
   parameter(parameter, place) {
     const path = `arguments.${place}`;
     const { argument } = parameter;
-    const others = this.state.parameters.filter((one) => one !== parameter && ["array", "map"].includes(one.argument.kind) && !one.argument.same_as);
+    const others = this.state.parameters.filter((one) => one !== parameter && ["array", "map", "maps"].includes(one.argument.kind) && !one.argument.same_as);
     const shares = Boolean(argument.same_as);
     const names = this.facts.kinds[argument.kind].filter((name) => this.applies(name, argument, shares, others));
     const fields = [];

@@ -10,7 +10,7 @@
 const VIEW = "application/vnd.jupyter.widget-view+json";
 const ABOVE = "a cell above";
 const INDENT = "    ";
-const FENCE = /^```\w*\n([\s\S]*?)\n?```$/;
+const FENCE = /^```(\w*)\n([\s\S]*?)\n?```$/;
 
 const element = (tag, attributes = {}, ...children) => {
   const node = document.createElement(tag);
@@ -28,22 +28,32 @@ const textOf = (node) => [...node.childNodes].map((child) => {
 
 // ---- colours of code that is edited ----
 
-const KINDS = ["comment", "string", "keyword", "number"];
+const KINDS = ["comment", "string", "keyword", "number", "variable"];
 const TOKENS = /(#.*)|("""[^]*?(?:"""|$)|'''[^]*?(?:'''|$)|"(?:\\.|[^"\\\n])*"?|'(?:\\.|[^'\\\n])*'?)|\b(False|None|True|and|as|assert|break|class|continue|def|del|elif|else|except|finally|for|from|global|if|import|in|is|lambda|not|or|pass|raise|return|try|while|with|yield)\b|\b(\d[\w.]*)/g;
+// PTX: directives and opcodes as keywords, registers as variables.
+const PTX_TOKENS = /(\/\/.*|\/\*[^]*?\*\/)|("[^"\n]*")|((?<=^[ \t]*(?:@!?%\w+[ \t]+)?(?:\w+:[ \t]*)?)[a-z]\w*(?:\.[\w:]+)*|(?<![\w%])\.[a-z]\w*(?:::\w+)*)|(?<![\w%.$])(\d\w*)|(%\w+(?:\.\w+)?)/gm;
+const PTX = /^\s*\.(?:version|target|visible|entry|reg|param)\b|^\s*(?:ld|st|mov|mad|mma|setp)\.[\w.:]+\s.*;/m;
+
+// The tokens of a Python text, and inside its strings those of PTX: kind, start and length.
+const tokens = (text, pattern, at = 0) => [...text.matchAll(pattern)].flatMap((match) => {
+  const kind = match.slice(1).findIndex(Boolean);
+  const start = at + match.index;
+  const inside = pattern === TOKENS && KINDS[kind] === "string" && /^("""|''')/.test(match[0]) && PTX.test(match[0]);
+  return inside ? tokens(match[0], PTX_TOKENS, start) : [[`cute-${KINDS[kind]}`, start, match[0].length]];
+});
 
 // For each letter of the code, its node and its place there.
 const placesIn = (node) => [...node.childNodes].flatMap((child, place) => (child.nodeName === "BR" ? [[node, place]]
   : child.data === undefined ? placesIn(child) : Array.from({ length: child.data.length }, (_, letter) => [child, letter])));
 
 // Colours code that has no elements for it, in a browser that can; returns what it coloured.
-function paint(code) {
-  if (!globalThis.Highlight || code.querySelector("span, div")) return [];
+function paint(code, pattern = TOKENS) {
+  if (!globalThis.Highlight || code.querySelector("span:not(.cute-line), div")) return [];
   const places = placesIn(code);
-  return [...textOf(code).matchAll(TOKENS)].map((match) => {
-    const kind = `cute-${KINDS[match.slice(1).findIndex(Boolean)]}`;
-    const [last, end] = places[match.index + match[0].length - 1];
+  return tokens(textOf(code), pattern).map(([kind, start, length]) => {
+    const [last, end] = places[start + length - 1];
     const range = document.createRange();
-    range.setStart(...places[match.index]);
+    range.setStart(...places[start]);
     range.setEnd(last, end + 1);
     if (!CSS.highlights.has(kind)) CSS.highlights.set(kind, new Highlight());
     CSS.highlights.get(kind).add(range);
@@ -84,8 +94,9 @@ class Python {
     return this.started;
   }
 
-  run(source) {
-    return this.ask("run", { source });
+  // `cell` is the number that a traceback names.
+  run(source, cell) {
+    return this.ask("run", { source, cell });
   }
 
   async ask(what, values) {
@@ -125,10 +136,16 @@ function numbered(place) {
   return place;
 }
 
+// Once the place is on the page: what is not there has no colours.
+function coloured(place, pattern) {
+  place.colour = () => paint(place.querySelector("pre"), pattern);
+  return place;
+}
+
 async function shown(output, models) {
   if (output.output_type === "stream") {
     const place = block(output.text, `stream cute-${output.name}`);
-    return /^(\s*\/\/.*\n|\s*\n)*\s*\.version\s/.test(output.text) ? numbered(place) : place;
+    return /^(\s*\/\/.*\n|\s*\n)*\s*\.version\s/.test(output.text) ? coloured(numbered(place), PTX_TOKENS) : place;
   }
   if (output.output_type === "error") return block(output.traceback, "traceback");
   const { data } = output;
@@ -146,13 +163,17 @@ async function shown(output, models) {
     return place;
   }
   const text = data["text/markdown"] ?? data["text/plain"] ?? "";
-  return block(FENCE.exec(text.trim())?.[1] ?? text, "text_plain");
+  const [, language, quoted] = FENCE.exec(text.trim()) ?? [];
+  if (quoted === undefined) return block(text, "text_plain");
+  const place = block(quoted, "text_plain");
+  return PTX.test(quoted) ? coloured(place, PTX_TOKENS) : language === "python" ? coloured(place) : place;
 }
 
 // ---- cells ----
 
 class Cell {
-  constructor(node, digest, source, book) {
+  constructor(node, number, digest, source, book) {
+    this.number = number;
     this.book = book;
     this.node = node;
     this.digest = digest;
@@ -165,7 +186,10 @@ class Cell {
     this.showLive = false;
     this.ran = null;
     this.waiting = false;
+    this.reached = []; // the cells below that use what this one binds
+    this.changes = new Set(); // the changed cells that have run since this one showed its output
     this.painted = [];
+    this.drawn = [];
     const button = (text, title, act) => {
       const made = element("button", { type: "button", title }, text);
       made.addEventListener("click", act);
@@ -178,7 +202,8 @@ class Cell {
     this.otherButton = button("", "Show the other output", () => this.swap());
     this.progress = element("progress", { max: "1", value: "0", "aria-label": "Fetching Python" });
     this.status = element("span", { class: "cute-run-status", role: "status" });
-    this.bar = element("div", { class: "cute-run-bar" }, this.runButton, this.stopButton, this.editButton, this.resetButton, this.otherButton, this.progress, this.status);
+    this.label = element("span", { class: "cute-cell-name" });
+    this.bar = element("div", { class: "cute-run-bar" }, this.runButton, this.stopButton, this.editButton, this.resetButton, this.otherButton, this.progress, this.status, this.label);
     this.recorded?.addEventListener("beforematch", () => this.showLive && this.swap());
     this.draw();
     if (!this.code) return;
@@ -207,6 +232,11 @@ class Cell {
     if (this.code.contains(caret.startContainer)) before.setEnd(caret.startContainer, caret.startOffset);
     const line = textOf(before.cloneContents()).split("\n").at(-1);
     document.execCommand("insertText", false, `\n${/^ */.exec(line)[0]}${/:\s*(#.*)?$/.test(line) ? INDENT : ""}`);
+  }
+
+  // As the page and its tracebacks call it.
+  get name() {
+    return `cell ${this.number}`;
   }
 
   get elsewhere() {
@@ -252,8 +282,29 @@ class Cell {
     this.live?.remove();
     this.live = null;
     this.showLive = false;
+    // What the change has reached is old now, unless it shows the recorded output.
+    for (const other of this.reached) {
+      if (other.live) other.age(this);
+      else other.renew(this);
+    }
     this.ran = null;
     this.say("");
+    this.draw();
+  }
+
+  // This cell's output is from before a cell that it uses was changed.
+  age(by) {
+    this.ran = null;
+    if (!this.live && !this.recorded) return;
+    this.changes.add(by);
+    this.say(`This output is older than your change to ${by.name}. Run this cell again.`, "old");
+    this.draw();
+  }
+
+  renew(by) {
+    if (!(by ? this.changes.delete(by) : this.changes.size)) return;
+    if (!by) this.changes.clear();
+    if (!this.changes.size) this.say("");
     this.draw();
   }
 
@@ -286,6 +337,8 @@ class Cell {
     this.live?.classList.toggle("cute-away", !this.showLive);
     this.live?.classList.toggle("cute-before", running); // of the run before this one
     this.node.classList.toggle("cute-edited", this.edited);
+    this.node.classList.toggle("cute-old", this.changes.size > 0);
+    this.label.textContent = this.name;
     this.node.dataset.live = this.live ? (this.agrees ? "same" : "other") : "none";
   }
 
@@ -296,16 +349,22 @@ class Cell {
       ? "This cell needs the result of a cell above that cannot run in a browser."
       : `A browser does not have what this cell needs: ${answer.missing}. ${this.elsewhere}`));
     else for (const output of answer.outputs) live.append(await shown(output, models));
+    for (const [kind, range] of this.drawn) CSS.highlights.get(kind).delete(range);
     this.live?.remove();
     this.live = live;
     (this.recorded ?? this.bar.closest("details") ?? this.bar).after(live);
+    this.drawn = [...live.children].flatMap((place) => place.colour?.() ?? []);
     this.showLive = inFront || !this.recorded;
     this.agrees = answer.digest === this.digest;
     const nothing = !answer.outputs.length && !this.recorded;
-    const ran = answer.left_out.length ? `Ran in this browser, without ${answer.left_out.join(" and ")}, which it does not have.` : "Ran in this browser.";
+    const failed = answer.outputs.find((output) => output.output_type === "error");
+    const without = answer.left_out.length ? `, without ${answer.left_out.join(" and ")}, which it does not have` : "";
+    const ran = failed ? `This cell ended with a traceback (${failed.ename})${without}.` : `Ran in this browser${without}.`;
+    const changed = this.edited ? ["this cell"] : this.book.changed(this).map((other) => other.name);
     if (answer.missing) this.say("This cell cannot run in a browser.", "missing");
-    else if (this.digest === "" || nothing) this.say(ran);
+    else if (this.digest === "" || nothing) this.say(ran, failed ? "other" : "");
     else if (this.agrees) this.say(`${ran} The output matches the recorded one.`, "same");
+    else if (changed.length) this.say(`${ran} The output differs from the recorded one: you have changed ${changed.join(" and ")}.`, "other");
     else if (answer.by_hand) this.say(`${ran} The output differs from the recorded one: here the kernels run from PTX written by hand, and the recording used a compiler's PTX.`, "other");
     else this.say(`${ran} The output differs from the recorded one.`, "other");
     this.draw();
@@ -324,7 +383,7 @@ class Book {
   }
 
   cell(node, number, facts) {
-    return new Cell(node, facts.digests[number], facts.sources[number], this);
+    return new Cell(node, number + 1, facts.digests[number], facts.sources[number], this);
   }
 
   // The cells that a cell needs.
@@ -337,9 +396,12 @@ class Book {
   run(cell) {
     return this.turn(cell, "Run", async () => {
       await this.load(cell);
-      const above = (await this.above(cell)).filter((other) => other.ran !== other.text());
-      for (const [number, other] of above.entries()) {
-        cell.say(`Running the cells above: ${number + 1} of ${above.length} …`);
+      const above = await this.above(cell);
+      for (let done = 0; ;) {
+        const old = above.filter((other) => other.ran !== other.text());
+        if (!old.length) break;
+        cell.say(`Running the cells above: ${done += 1} of ${done + old.length - 1} …`);
+        const [other] = old;
         const answer = await this.execute(other);
         const differs = other.digest !== "" && answer.digest !== other.digest;
         if (differs || other.live || other.shows(answer)) await other.show(answer, this.python.models, other.edited || other.showLive);
@@ -397,12 +459,25 @@ class Book {
 
   async execute(cell) {
     const source = cell.text();
-    const answer = await this.python.run(source);
+    const before = cell.ran ?? cell.recordedText;
+    const answer = await this.python.run(source, cell.number);
     cell.ran = source;
+    cell.renew();
+    if (source !== before) {
+      const sources = this.cells.map((other) => other.text());
+      const { cells } = await this.python.ask("uses", { sources, number: cell.number - 1, before });
+      cell.reached = cells.map((number) => this.cells[number]);
+      for (const other of cell.reached) other.age(cell);
+    }
     const above = this.cells.slice(0, this.cells.indexOf(cell));
     if (answer.outputs.at(-1)?.ename === "NameError" && above.some((other) => other.missing)) answer.missing = ABOVE;
     cell.missing = answer.missing;
     return answer;
+  }
+
+  // The changed cells that a cell's output comes from.
+  changed(cell) {
+    return this.cells.filter((other) => other.edited && other.ran === other.text() && other.reached.includes(cell));
   }
 
   // Ends Python and all that waits for it, or only takes a cell that waits out of the queue.

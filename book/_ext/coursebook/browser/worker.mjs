@@ -1,10 +1,11 @@
-// Python in a worker: one interpreter for a page. The page starts it with {start}, and then sends {run}, {needs} or
-// {widget}. It answers with {progress}, {ready}, {failed}, {done} and {widget}.
+// Python in a worker: one interpreter for a page. The page starts it with {start}, and then sends {run}, {needs},
+// {uses} or {widget}. It answers with {progress}, {ready}, {failed}, {done} and {widget}.
 //
 // The worker inherits the page's content security policy: it can reach the place that the page is from, and nothing else.
 
 let run = null;
 let needed = null;
+let using = null;
 let memory = null; // the bytes that Python holds
 let receive = null;
 let tasks = Promise.resolve();
@@ -24,11 +25,14 @@ async function handle(message) {
     });
     postMessage({ ready: true });
   } else if (message.run) {
-    const answer = JSON.parse(run(message.run.source));
+    const answer = JSON.parse(run(message.run.source, message.run.cell));
     postMessage({ done: { id: message.run.id, bytes: memory(), ...answer } });
   } else if (message.needs) {
     const { id, sources, number } = message.needs;
     postMessage({ done: { id, cells: JSON.parse(needed(JSON.stringify(sources), number)) } });
+  } else if (message.uses) {
+    const { id, sources, number, before } = message.uses;
+    postMessage({ done: { id, cells: JSON.parse(using(JSON.stringify(sources), number, before)) } });
   } else if (message.widget) receive(JSON.stringify(message.widget));
 }
 
@@ -127,7 +131,7 @@ os.chdir("/course/notebooks")
   const post = (text) => postMessage({ widget: JSON.parse(text) });
   const kernel = python.pyimport("cutecourse.page.kernel").start(post);
   run = kernel.run_as_json;
-  needed = python.pyimport("cutecourse.page.cells").cells_needed_as_json;
+  ({ cells_needed_as_json: needed, cells_using_as_json: using } = python.pyimport("cutecourse.page.cells"));
   memory = () => python._module.HEAPU8.byteLength;
   receive = kernel.receive_json;
   self.removeEventListener("unhandledrejection", stray);

@@ -89,6 +89,8 @@ class Machine(Owner):
     """True if an outside observer listens, so that the whole launch must run in this process."""
     keep_going: bool = False
     """True if errors after which the launch can go on are kept as notes."""
+    workspace: int = 0
+    """The address of a cooperative launch's workspace, for a barrier of the grid; 0 for other launches."""
     issued: int = 0
     """Instructions issued so far, one for each bundle that runs one."""
     pending: list[PendingWork] = field(default_factory=list)

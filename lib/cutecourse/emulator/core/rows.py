@@ -133,13 +133,15 @@ class RowTable:
         return self.slot(kind, ("const", bits & ((1 << KINDS[kind][0]) - 1)))
 
     @property
+    def specials(self) -> frozenset[str]:
+        """The special registers that the program reads."""
+        recipes = (recipe for recipes in self._recipes.values() for recipe in recipes)
+        return frozenset(str(recipe[1]) for recipe in recipes if recipe[0] == "special")
+
+    @property
     def reads_clocks(self) -> bool:
         """True if the program reads a special register that changes while a kernel runs."""
-        return any(
-            recipe[0] == "special" and recipe[1] in DYNAMIC
-            for recipes in self._recipes.values()
-            for recipe in recipes
-        )
+        return any(name in DYNAMIC for name in self.specials)
 
     def register(self, function: str, register: Register, kind: str | None = None) -> int:
         """The slot of a register viewed as a kind; each function has registers of its own."""

@@ -86,6 +86,8 @@ class Scheduler:
             # Some clusters must start late, so that others can take them.
             most = machine.random.randint(1, n_clusters) * self._warps_per_cluster
             self._most_warps = min(most, _RESIDENT_WARPS)
+        if machine.workspace:
+            self._most_warps = n_clusters * self._warps_per_cluster  # a cooperative grid runs as a whole
         self.parts = self._parts(n_clusters)
         """The grid's parts, as ranges of its clusters in the order in which they start."""
         self.alarm: tuple[float, Callable[[], None]] | None = None
@@ -96,7 +98,7 @@ class Scheduler:
 
     def _parts(self, n_clusters: int) -> list[range]:
         count = min(n_clusters, n_clusters * self._warps_per_cluster // _PART_WARPS)
-        if count < 2 or not clusters_are_independent(self.machine.program):
+        if count < 2 or self.machine.workspace or not clusters_are_independent(self.machine.program):
             return [range(n_clusters)]
         return [range(n_clusters * i // count, n_clusters * (i + 1) // count) for i in range(count)]
 

@@ -2,7 +2,8 @@
 
 Simplified: %clock and %clock64 count the instructions that the machine has issued, %globaltimer is that
             count in nanoseconds, %smid is the block's number modulo %nsmid, and %warpid is the warp's rank
-            in its block.
+            in its block. %envreg1 and %envreg2 are the upper and lower half of the address of a cooperative
+            launch's workspace, as the code that nvcc makes of cooperative groups reads them, or else 0.
 Source: PTX ISA 9.0, Special Registers (#special-registers).
 """
 
@@ -83,7 +84,9 @@ def special_row(name: str, bundle: Bundle) -> NDArray[np.uint64]:
                 "%dynamic_smem_size": machine.dynamic_smem,
                 "%total_smem_size": bundle.program.shared_bytes,
                 "%aggr_smem_size": bundle.program.shared_bytes,
+                "%envreg1": machine.workspace >> 32,
+                "%envreg2": machine.workspace & 0xFFFFFFFF,
                 **_LANES,
-                # This machine has no environment registers and no reserved shared memory.
+                # This machine has no other environment registers and no reserved shared memory.
             }.get(base, 0)
     return np.ascontiguousarray(np.broadcast_to(np.asarray(value, dtype=np.uint64), (bundle.n, WARP_SIZE)))

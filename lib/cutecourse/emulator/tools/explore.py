@@ -377,9 +377,8 @@ def from_arguments(ptx: str | CheckedModule, arguments: Mapping[str, Any]) -> La
 
 def _names(module: Module, entry: str | None) -> list[str]:
     """The parameters' names; none if `launch` will refuse the entry."""
-    entries = module.entries
-    chosen = entries.get(entry) if entry is not None else next(iter(entries.values()), None)
-    return [] if chosen is None else [parameter.name for parameter in chosen.params]
+    chosen = list(module.entries.values()) if entry is None else module.entries_named(entry)
+    return [chosen[0].shown(parameter) for parameter in chosen[0].params] if chosen else []
 
 
 def _arrays(argument: Any) -> Iterable[Array]:

@@ -11,6 +11,8 @@ const DRAWN = {
   C: { rows: 0, columns: 1, names: ["m", "n"], title: "C, M×N" },
 };
 
+const MOST_ROOM = 16; // values of C in a thread
+
 /** The operands that threads hold. */
 const heldOf = (atom) => OPERANDS.filter((letter) => !atom.operands[letter].in_shared_memory);
 
@@ -52,11 +54,20 @@ const part = (register) => {
   return piece === undefined ? name : (words[piece] ?? `${piece.startsWith("b") ? "byte" : "element"} ${piece.slice(1)} of `) + name;
 };
 
+/** Room for words that are not shown now: the picture stays where it is when the words change. */
+const room = () => el("div", { class: "cc-room", "aria-hidden": "true" });
+
+function fill(place, nodes) {
+  place.replaceChildren(...nodes);
+  for (const node of place.querySelectorAll("[data-cc]")) node.removeAttribute("data-cc");
+}
+
 function render({ model, el: host }) {
   const chooser = field("Atom", el("select", { "data-cc": "atom" }));
   const thread = field("Thread", el("input", { type: "number", min: 0, step: 1, "data-cc": "thread" }), "6em");
   const picture = el("div", { class: "cc-product" });
   const state = el("div", { class: "cc-state", "data-cc": "state", "aria-live": "polite" });
+  const stateRoom = room();
   const clear = el("button", { type: "button", class: "cc-quiet", "data-cc": "clear", text: "Clear selection", onclick: () => choose(null) });
   // The answer beside the cell that is pointed at; screen readers hear the state instead.
   const bubble = el("div", { class: "cc-bubble", "data-cc": "bubble", "aria-hidden": "true", hidden: true });
@@ -67,7 +78,7 @@ function render({ model, el: host }) {
     { class: "cc-widget cc-ownership", "data-cc": "ownership", "aria-label": "Who owns which matrix cell", "data-lm-suppress-shortcuts": "true" },
     el("div", { class: "cc-controls" }, chooser.box, thread.box, clear, el("p", { class: "cc-instruction" }, ptx)),
     picture,
-    state,
+    el("div", { class: "cc-roomy cc-whole" }, stateRoom, state),
     note,
     bubble,
   );
@@ -83,6 +94,8 @@ function render({ model, el: host }) {
   const count = () => maps.C.threads;
 
   const words = el("div", { class: "cc-words", "data-cc": "registers" });
+  const wordsRoom = [room(), room()];
+  const wordsPlace = el("div", { class: "cc-roomy cc-words-place" }, wordsRoom, words);
   const draw = () => {
     const names = model.get("atoms").map((a) => a.name);
     chooser.control.replaceChildren(...names.map((name) => el("option", { value: name, text: name })));
@@ -98,8 +111,12 @@ function render({ model, el: host }) {
     cells = {};
     const panels = Object.fromEntries(held.map((letter) => [letter, panel(letter)]));
     // Without B, the words take B's row.
-    words.classList.toggle("cc-wide", !panels.B);
-    picture.replaceChildren(words, ...["B", "A", "C"].filter((letter) => panels[letter]).map((letter) => panels[letter]));
+    wordsPlace.classList.toggle("cc-wide", !panels.B);
+    fill(wordsRoom[0], groups());
+    // A wgmma may have hundreds of registers: no room is kept for so many.
+    fill(wordsRoom[1], maps.C.byThread[0].length <= MOST_ROOM ? registersOf(count() - 1) : []);
+    fill(stateRoom, [el("p", {}, sentence(null, {}))]);
+    picture.replaceChildren(wordsPlace, ...["B", "A", "C"].filter((letter) => panels[letter]).map((letter) => panels[letter]));
   };
 
   const panel = (letter) => {

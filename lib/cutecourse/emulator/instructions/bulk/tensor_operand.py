@@ -155,12 +155,15 @@ def find_map(origin: Origin, address: int) -> BoundTensorMap:
         where = f"in {found.name}"
     else:
         where = "in no .param, .const or .global memory"
+        near, past = memory.nearest(address) or (None, -1)
+        if near is not None and past >= 0 and near.data[-TOKEN_BYTES:].tobytes() in machine.tensor_maps:
+            where = f"{past} bytes past the end of {near.name}"
         if memory.find(address | PARAM_WINDOW) is not None:
             where = "an address in .param, which cvta.param.u64 must make a generic one"
     raise origin.error(
         InvalidOperand,
         f"there is no tensor map at 0x{address:x} ({where}): pass an emulator.TensorMap as the kernel's"
-        " 128-byte parameter, or copy all its bytes",
+        " 128-byte parameter, or a list of them for a pointer, or copy all its bytes",
         address=address,
     )
 

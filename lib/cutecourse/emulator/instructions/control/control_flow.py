@@ -116,6 +116,14 @@ def ret(site: Site) -> Step:
     return _never_falls(control)
 
 
+_WORKSPACE = "%envreg1"
+_NOT_COOPERATIVE = (
+    "It reads %envreg1, the address of a cooperative launch's workspace, which is 0 here: a barrier of the"
+    " whole grid, such as grid_group::sync(), needs launch(..., cooperative=True) or --cooperative, and on a"
+    " GPU cudaLaunchCooperativeKernel"
+)
+
+
 @instruction("trap", "brkpt", control=True, facts=Facts(flow=Flow.FAIL, result=False))
 def trap(site: Site) -> Step:
     """Abort the kernel with an error that says who executed it; brkpt does the same without a debugger.
@@ -128,7 +136,9 @@ def trap(site: Site) -> Step:
     problem = f"the kernel executed {site.instruction.opcode}"
 
     def control(bundle: Bundle, split: Split, following: int) -> int:
-        raise site.error(KernelTrap, problem, bundle, bundle.lanes(split.mask)[0])
+        missing = not bundle.machine.workspace and _WORKSPACE in bundle.program.rows.specials
+        why = f"{problem}. {_NOT_COOPERATIVE}" if missing else problem
+        raise site.error(KernelTrap, why, bundle, bundle.lanes(split.mask)[0])
 
     return _never_falls(control)
 

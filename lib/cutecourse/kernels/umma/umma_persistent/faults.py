@@ -8,19 +8,26 @@ UNTIL_ACC_EMPTY:
     @!%done bra         UNTIL_ACC_EMPTY;
 """
 _RELEASE = """\
-            nvvm.tcgen05_fence("before_thread_sync")
-            with cute.arch.elect_one():
-                cute.arch.mbarrier_arrive(acc_empty + acc, 0)  # in the leader
+                if i == PIECES - 1:
+                    nvvm.tcgen05_fence("before_thread_sync")
+                    with cute.arch.elect_one():
+                        cute.arch.mbarrier_arrive(acc_empty + acc, 0)  # in the leader
 """
+_LOAD = """\
+                cute.copy(load, tDtC[None, i, 0, 0, acc], tDrS)
+                cute.arch.fence_view_async_tmem_load()
+"""
+_LOAD_IN_TWIN = "STORE:\n    tcgen05.ld"
 _RELEASE_IN_TWIN = """\
+    setp.ne.u32         %more, %chunk, 3;
+    @%more bra          NOT_YET;
     tcgen05.fence::before_thread_sync;                  // the warp has loaded all of its sums
     add.u32             %signal, %signal, 64;
     mapa.shared::cluster.u32 %leader, %signal, 0;
     elect.sync          _|%elected, -1;
     @%elected mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%leader];
+NOT_YET:
 """
-_FULL = "            cute.arch.mbarrier_wait(acc_full + acc, turn % 2)\n"
-_FULL_IN_TWIN = "    @!%done bra         UNTIL_ACC_FULL;\n"
 _MEET = "    cute.arch.cluster_arrive()\n    cute.arch.cluster_wait()\n"
 _FREE = "    if warp == 0:\n        cute.arch.relinquish"
 _MEET_IN_TWIN = """\
@@ -41,8 +48,8 @@ FAULTS = by_name(
     Fault(
         "released_before_the_load",
         "a warp says that its accumulator is empty before it has loaded the sums",
-        source=((_RELEASE, ""), (_FULL, _FULL + _RELEASE)),
-        twin=((_RELEASE_IN_TWIN, ""), (_FULL_IN_TWIN, _FULL_IN_TWIN + _RELEASE_IN_TWIN)),
+        source=((_LOAD + _RELEASE, _RELEASE + _LOAD),),
+        twin=((_RELEASE_IN_TWIN, ""), (_LOAD_IN_TWIN, _LOAD_IN_TWIN.replace("\n", "\n" + _RELEASE_IN_TWIN))),
         reports=("TensorMemoryLoadUnderWay",),
     ),
     Fault(

@@ -1,7 +1,7 @@
-"""A GEMM whose pairs of SMs stay: each goes from tile to tile, and stores one while it multiplies the next.
+"""The GEMM of umma_store with pairs of SMs that stay: each stores one tile while it multiplies the next.
 
 Tensor memory holds two accumulators. One warp loads k-tiles, as far ahead as stages are free. One warp of the
-pair's leader issues the MMAs, into one accumulator and then into the other. Four warps of each CTA store C.
+pair's leader issues the MMAs, into one accumulator and then into the other. Four warps of each CTA store D.
 `acc_full` says that an accumulator holds its sums: a commit tells both CTAs. `acc_empty`, in the leader, says
 that its warps have loaded them: each of the four warps of each CTA arrives there. Without that wait the MMAs
 of the third tile overwrite the first one's sums while they are still being loaded. The kernel also takes one
@@ -23,13 +23,16 @@ from cutlass.experimental.primitives import nvvm_wrapper as nvvm
 from cutlass.memory import SmemAllocator
 
 MNK = (512, 768, 128)
-CTA_ROWS = 128  # of A and of C, in shared and in tensor memory
+CTA_ROWS = 128  # of A and of D, in shared and in tensor memory
 COLUMNS = 256  # of an MMA's result, and so of an accumulator
 K_TILE = 64
 STAGES = 3
 ACCUMULATORS = 2
 STORING_WARPS = 4  # each for 32 lanes of tensor memory; two further warps load and multiply
 THREADS = 32 * (STORING_WARPS + 2)
+PIECE = (32, 64)  # what one TMA store writes: the rows of one warp, and 128 bytes of each
+PIECES = COLUMNS // PIECE[1]
+BUFFERS = 2  # for pieces, in each warp
 
 
 def make_mma(sms):
@@ -53,9 +56,14 @@ def umma_persistent(
     tma_a: cute.Tensor,
     atom_b: cute.CopyAtom,
     tma_b: cute.Tensor,
-    mC: cute.Tensor,
+    atom_d: cute.CopyAtom,
+    tma_d: cute.Tensor,
+    mC: cute.Tensor | None,
+    alpha: cutlass.Float32 | None,
+    beta: cutlass.Float32 | None,
     layout_a: cute.ComposedLayout,
     layout_b: cute.ComposedLayout,
+    layout_d: cute.ComposedLayout,
     sms: cutlass.Constexpr,
 ):
     tid, _, _ = cute.arch.thread_idx()
@@ -68,6 +76,7 @@ def umma_persistent(
     smem = SmemAllocator()
     sA = smem.allocate_tensor(cutlass.Float16, layout_a.outer, 1024, swizzle=layout_a.inner)
     sB = smem.allocate_tensor(cutlass.Float16, layout_b.outer, 1024, swizzle=layout_b.inner)
+    sD = smem.allocate_tensor(cutlass.BFloat16, layout_d.outer, 1024, swizzle=layout_d.inner)
     full = smem.allocate_array(cutlass.Int64, STAGES)
     empty = smem.allocate_array(cutlass.Int64, STAGES)
     acc_full = smem.allocate_array(cutlass.Int64, ACCUMULATORS)
@@ -92,17 +101,15 @@ def umma_persistent(
     tile = (CTA_ROWS * sms, COLUMNS, K_TILE)
     gA = cute.local_tile(tma_a, (tile[0], K_TILE), (None, None))  # (rows, 64, tiles along M, k-tiles)
     gB = cute.local_tile(tma_b, (tile[1], K_TILE), (None, None))
-    gC = cute.local_tile(mC, tile[:2], (None, None))  # (rows, 256, tiles along M, along N)
-    cC = cute.local_tile(cute.make_identity_tensor(mC.shape), tile[:2], (None, None))
     tCrA = tiled_mma.make_fragment_A(sA)  # (1, 1, 4, stages)
     tCrB = tiled_mma.make_fragment_B(sB)
     shape = cute.append(tiled_mma.partition_shape_C(tile[:2]), ACCUMULATORS)
     tCtC = tiled_mma.make_fragment_C(shape)  # (MmaC, 1, 1, accumulators)
     tCtC = cute.make_tensor(cute.arch.retrieve_tmem_ptr(cutlass.Float32, 16, tmem_base), tCtC.layout)
-    k_tiles, tiles_m = cute.size(gA, mode=[3]), cute.size(gC, mode=[2])
+    k_tiles, tiles_m = cute.size(gA, mode=[3]), cute.size(gA, mode=[2])
     # The pairs take turns: each begins with the tile of its own number, then skips as many as there are.
     first, pairs = cute.arch.block_idx()[0] // sms, cute.arch.grid_dim()[0] // sms
-    count = tiles_m * cute.size(gC, mode=[3])
+    count = tiles_m * cute.size(gB, mode=[2])
     at = cutlass.Int32(0)  # the k-tiles of all tiles, counted on: which stage, and which of its turns
     done = cutlass.Int32(0)  # the tiles of this pair: which accumulator, and which of its turns
 
@@ -151,33 +158,62 @@ def umma_persistent(
                     tcgen05.commit(acc_full + acc, all_ctas, group)
                 done += 1
     else:
+        # tmem -> rmem: a warp reads its 32 lanes, a thread one row, 64 columns at a time
         load = tcgen05.make_tmem_copy(
-            cute.make_copy_atom(tcgen05.Ld32x32bOp(tcgen05.Repetition.x32), cutlass.Float32),
+            cute.make_copy_atom(tcgen05.Ld32x32bOp(tcgen05.Repetition.x64), cutlass.Float32),
             tCtC[None, None, None, 0],
         ).get_slice(tid)
         tDtC = load.partition_S(tCtC)
-        tDgC = load.partition_D(thr_mma.partition_C(gC))
-        tDcC = load.partition_D(thr_mma.partition_C(cC))
-        tDrC = cute.make_rmem_tensor(tDgC[None, 0, 0, 0, 0, 0].shape, cutlass.Float32)
+        tDcD = load.partition_D(thr_mma.partition_C(cute.make_identity_tensor(tile[:2])))
+        tDrS = cute.make_rmem_tensor(tDcD[None, 0, 0, 0].shape, cutlass.Float32)
+        sums = cute.make_tensor(tDrS.iterator, cute.make_layout(PIECE[1]))  # the same registers, as one row
+        rounded = cute.make_rmem_tensor(PIECE[1], cutlass.BFloat16)
+        # rmem -> smem -> gmem: a thread writes its row, TMA reads all 32
+        gD = cute.local_tile(tma_d, PIECE, (None, None))  # (32, 64, along M, along N)
+        tDsD, tDgD = cpasync.tma_partition(
+            atom_d, 0, cute.make_layout(1), cute.group_modes(sD, 0, 2), cute.group_modes(gD, 0, 2)
+        )
+        if cutlass.const_expr(mC is not None):
+            gC = cute.local_tile(mC, PIECE, (None, None))
+            cC = cute.local_tile(cute.make_identity_tensor(mC.shape), PIECE, (None, None))
+            tDgC = cute.logical_divide(gC[tid % 32, None, None, None], (8,))  # ((8, 8), along M, along N)
+            tDcC = cute.logical_divide(cC[tid % 32, None, None, None], (8,))
+            tDrC = cute.make_rmem_tensor(PIECE[1], cutlass.BFloat16)
+            eights = cute.make_tensor(tDrC.iterator, cute.make_layout((8, PIECE[1] // 8)))
         for number in cutlass.range(first, count, pairs, unroll=1):
-            row, column = number % tiles_m, number // tiles_m
+            row = (number % tiles_m * sms + rank) * STORING_WARPS + warp  # of pieces
+            column = number // tiles_m * PIECES
             acc, turn = done % ACCUMULATORS, done // ACCUMULATORS
             cute.arch.mbarrier_wait(acc_full + acc, turn % 2)
             nvvm.tcgen05_fence("after_thread_sync")
-            for i in cutlass.range(cute.size(tDgC, mode=[1]), unroll=1):
-                cute.copy(load, tDtC[None, i, 0, 0, acc], tDrC)
+            for i in cutlass.range(PIECES, unroll=1):
+                piece, buffer = column + i, warp * BUFFERS + i % BUFFERS
+                cute.copy(load, tDtC[None, i, 0, 0, acc], tDrS)
                 cute.arch.fence_view_async_tmem_load()
-                last = tDcC[cute.size(tDrC) - 1, i, 0, 0, row, column]
-                if cute.elem_less(last, mC.shape):
-                    cute.autovec_copy(tDrC, tDgC[None, i, 0, 0, row, column])
-                else:
-                    for j in cutlass.range_constexpr(cute.size(tDrC)):
-                        if cute.elem_less(tDcC[j, i, 0, 0, row, column], mC.shape):
-                            tDgC[j, i, 0, 0, row, column] = tDrC[j]
-            nvvm.tcgen05_fence("before_thread_sync")
-            with cute.arch.elect_one():
-                cute.arch.mbarrier_arrive(acc_empty + acc, 0)  # in the leader
+                if i == PIECES - 1:
+                    nvvm.tcgen05_fence("before_thread_sync")
+                    with cute.arch.elect_one():
+                        cute.arch.mbarrier_arrive(acc_empty + acc, 0)  # in the leader
+                if cutlass.const_expr(mC is not None):
+                    tDrC.fill(0)
+                    for j in cutlass.range_constexpr(PIECE[1] // 8):  # 16 bytes, in C or not
+                        if cute.elem_less(tDcC[(0, j), row, piece], mC.shape):
+                            cute.autovec_copy(tDgC[(None, j), row, piece], eights[None, j])
+                    sums.store(alpha * sums.load() + beta * tDrC.load().to(cutlass.Float32))
+                rounded.store(sums.load().to(cutlass.BFloat16))
+                with cute.arch.elect_one():  # this thread stores: TMA has read what the buffer held
+                    cute.arch.cp_async_bulk_wait_group(BUFFERS - 1, read=True)
+                cute.arch.sync_warp()
+                cute.autovec_copy(rounded, sD[tid % 32, None, buffer])
+                cute.arch.fence_proxy("async.shared", space="cta")
+                cute.arch.sync_warp()
+                with cute.arch.elect_one():
+                    if cute.elem_less((row, piece), gD.shape[2:]):  # else it lies outside of D
+                        cute.copy(atom_d, tDsD[None, buffer], tDgD[None, row, piece])
+                    cute.arch.cp_async_bulk_commit_group()
             done += 1
+        with cute.arch.elect_one():
+            cute.arch.cp_async_bulk_wait_group(0, read=True)
 
     # Tensor memory of a pair is freed for both CTAs, and only when both have read theirs.
     cute.arch.cluster_arrive()
@@ -188,11 +224,14 @@ def umma_persistent(
 
 
 @cache
-def host_for(sms: int, pairs: int):
-    """The host function for `sms` SMs to an MMA, and for at most `pairs` of them that share the tiles."""
+def host_for(sms: int, blends: int, pairs: int):
+    """The host function for `sms` SMs to an MMA; at most `pairs` of them share the tiles.
+
+    With `blends` the kernel also takes C, alpha and beta.
+    """
 
     @cute.jit
-    def host(mA: cute.Tensor, mB: cute.Tensor, mC: cute.Tensor):
+    def launch(mA, mB, mD, mC, alpha, beta):
         tiled_mma = make_mma(sms)
         tile = (CTA_ROWS * sms, COLUMNS, K_TILE)
         atom = tcgen05.make_smem_layout_atom(tcgen05.SmemLayoutAtomKind.K_SW128, cutlass.Float16)
@@ -202,13 +241,34 @@ def host_for(sms: int, pairs: int):
         layout_b = tcgen05.tile_to_mma_shape(
             atom, cute.append(tiled_mma.partition_shape_B((tile[1], K_TILE)), STAGES), order=(1, 2, 3)
         )
+        # Rows of 128 bytes, swizzled as TMA reads them: 32 of them for each warp and buffer.
+        layout_d = cute.make_ordered_layout((*PIECE, STORING_WARPS * BUFFERS), order=(1, 0, 2))
+        layout_d = cute.make_composed_layout(cute.make_swizzle(3, 4, 3), 0, layout_d)
         load = cpasync.CopyBulkTensorTileG2SOp(tcgen05.CtaGroup.TWO if sms == 2 else tcgen05.CtaGroup.ONE)
         atom_a, tma_a = make_tiled_tma_atom_A(load, mA, layout_a, tile, tiled_mma)
         atom_b, tma_b = make_tiled_tma_atom_B(load, mB, layout_b, tile, tiled_mma)
-        tiles = cute.ceil_div(mC.shape, tile[:2])
-        ctas = min(pairs, tiles[0] * tiles[1]) * sms
-        umma_persistent(atom_a, tma_a, atom_b, tma_b, mC, layout_a, layout_b, sms).launch(
-            grid=(ctas, 1, 1), block=(THREADS, 1, 1), cluster=(sms, 1, 1)
+        store = cpasync.CopyBulkTensorTileS2GOp()
+        atom_d, tma_d = cpasync.make_tiled_tma_atom(store, mD, cute.select(layout_d, mode=[0, 1]), PIECE)
+        tiles = cute.ceil_div(mD.shape, tile[:2])
+        umma_persistent(
+            atom_a, tma_a, atom_b, tma_b, atom_d, tma_d, mC, alpha, beta, layout_a, layout_b, layout_d, sms
+        ).launch(
+            grid=(min(pairs, tiles[0] * tiles[1]) * sms, 1, 1), block=(THREADS, 1, 1), cluster=(sms, 1, 1)
         )
 
-    return host
+    @cute.jit
+    def host(mA: cute.Tensor, mB: cute.Tensor, mD: cute.Tensor):
+        launch(mA, mB, mD, None, None, None)
+
+    @cute.jit
+    def host_blend(
+        mA: cute.Tensor,
+        mB: cute.Tensor,
+        mD: cute.Tensor,
+        mC: cute.Tensor,
+        alpha: cutlass.Float32,
+        beta: cutlass.Float32,
+    ):
+        launch(mA, mB, mD, mC, alpha, beta)
+
+    return host_blend if blends else host

@@ -1,0 +1,104 @@
+"""The list of kernels: each entry names a kernel in a published package and makes its problems."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from benchmarks.corpus.problems import Draw, Problem
+
+__all__ = ["ENTRIES", "Entry", "dsl_kernels", "triton_kernels"]
+
+Make = Callable[[Draw], Problem]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A kernel and how it is run.
+
+    name       unique in the list, such as "liger/rms_norm_forward".
+    package    the source, a key of PACKAGES.
+    kernel     module and function, or the file, in the package.
+    compiler   "triton", "dsl" or "nvcc".
+    on         the architectures.
+    make       a function from a seed's random inputs to a problem.
+    options    for the compiler.
+    findings   hazards that the kernel really has, each with a sentence: they are warnings here.
+    """
+
+    name: str
+    package: str
+    kernel: str
+    compiler: str
+    on: tuple[str, ...]
+    make: Make
+    options: dict[str, Any] = field(default_factory=dict)
+    findings: dict[str, str] = field(default_factory=dict)
+
+
+ENTRIES: dict[str, Entry] = {}
+
+
+def add(entry: Entry) -> None:
+    """Put an entry on the list. Two of one name are a mistake."""
+    assert entry.name not in ENTRIES, entry.name
+    ENTRIES[entry.name] = entry
+
+
+def triton_kernels(package: str) -> Callable[..., Callable[[Make], Make]]:
+    """A decorator for the problems of a package's Triton kernels.
+
+    kernel   "module:function" in the package.
+    on       architectures, "80", "90a" or "100a".
+    warps and other keywords such as num_stages are options of Triton's compiler.
+    findings as in Entry.
+    """
+
+    def named(
+        kernel: str,
+        on: Sequence[str] = ("80", "100a"),
+        *,
+        warps: int = 4,
+        findings: dict[str, str] | None = None,
+        **options: Any,
+    ) -> Callable[[Make], Make]:
+        def entered(make: Make) -> Make:
+            name, where = f"{package}/{make.__name__}", tuple(f"sm_{arch}" for arch in on)
+            chosen = {"num_warps": warps, **options}
+            add(Entry(name, package, kernel, "triton", where, make, chosen, findings or {}))
+            return make
+
+        return entered
+
+    return named
+
+
+def dsl_kernels(package: str) -> Callable[..., Callable[[Make], Make]]:
+    """A decorator for the problems of a package's kernels of the CuTe DSL.
+
+    compile    "module:function" in the package, a function that compiles without a GPU.
+    arguments  its arguments; {"type": "Float16"} is a type of the DSL.
+    on         architectures, "90a" or "100a".
+    findings   as in Entry.
+    """
+
+    def named(
+        compile: str,
+        arguments: Sequence[Any],
+        on: Sequence[str] = ("90a",),
+        *,
+        findings: dict[str, str] | None = None,
+    ) -> Callable[[Make], Make]:
+        def entered(make: Make) -> Make:
+            name, where = f"{package}/{make.__name__}", tuple(f"sm_{arch}" for arch in on)
+            add(
+                Entry(
+                    name, package, compile, "dsl", where, make, {"arguments": list(arguments)}, findings or {}
+                )
+            )
+            return make
+
+        return entered
+
+    return named

@@ -1,0 +1,120 @@
+"""The published packages that have the kernels, and the environments that compile them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import venv
+from dataclasses import dataclass
+from pathlib import Path
+
+__all__ = ["COMPILERS", "PACKAGES", "Worker", "package_folder"]
+
+PACKAGES = {
+    "liger": "liger-kernel==0.8.5",
+    "conch": "conch-triton-kernels==1.3",
+    "fla": "fla-core==0.6.0",
+    "gems": "flag-gems==5.0.2",
+    "cce": "cut-cross-entropy==25.1.1",
+    "sage": "sageattention==1.0.6",
+    "gemlite": "gemlite==0.6.0.post2",
+    "quack": "quack-kernels==0.6.5",
+    "fa4": "flash-attn-4==4.0.0b36",
+    "flashinfer": "flashinfer-python==0.7.2.post1",
+    "cccl": "nvidia-cuda-cccl==13.3.4.3.1",
+    "cutlass": "nvidia-cutlass==4.2.0.0",
+}
+"""The requirement for pip, by the name that entries use."""
+
+COMPILERS = {
+    "triton": ("triton==3.9.0", "torch==2.13.0", "numpy", "packaging", "einops"),
+    "dsl": (
+        "nvidia-cutlass-dsl==4.8.1",
+        "quack-kernels==0.6.5",
+        "flash-attn-4==4.0.0b36",
+        "triton==3.9.0",
+        "torch==2.13.0",
+    ),
+}
+"""What is installed in a compiler's environment."""
+
+
+def _pip(python: Path | str, *arguments: str) -> None:
+    subprocess.run([str(python), "-m", "pip", "install", "--quiet", *arguments], check=True)
+
+
+def package_folder(name: str, work: Path, given: dict[str, str]) -> Path:
+    """The folder with a package's files, installed into `work` where the user names none.
+
+    A package that is in a compiler's environment has no folder of its own: `work` stands for it.
+    """
+    if name in given and given[name] != "PYPI":
+        return Path(given[name])
+    requirement = PACKAGES[name]
+    if any(requirement in installed for installed in COMPILERS.values()):
+        return work
+    folder = work / "packages" / requirement.replace("==", "-")
+    if not folder.is_dir():
+        _pip(sys.executable, "--no-deps", "--pre", "--target", str(folder), requirement)
+    return folder
+
+
+def environment(compiler: str, work: Path) -> Path:
+    """The Python of the compiler's environment, which is made where there is none."""
+    folder = work.absolute() / f"compiler-{compiler}"
+    python = folder / "bin" / "python"
+    if not (folder / "ready").exists():
+        venv.create(folder, with_pip=True, clear=True)
+        _pip(python, "--pre", *COMPILERS[compiler])
+        (folder / "ready").touch()
+    return python
+
+
+class Worker:
+    """A compiler in its own process. It is started when it is first asked, and again after a crash."""
+
+    def __init__(self, compiler: str, arch: str, work: Path) -> None:
+        self.compiler, self.arch, self.work = compiler, arch, work
+        self.process: subprocess.Popen[str] | None = None
+
+    def _settings(self) -> dict[str, str]:
+        """What the compilers read from the environment: Triton's default, and the DSL's target."""
+        if self.compiler == "triton":
+            return {"TRITON_DEFAULT_FP_FUSION": "1"}
+        dump = self.work / "dump"
+        dump.mkdir(exist_ok=True)
+        return {"CUTE_DSL_ARCH": self.arch, "CUTE_DSL_KEEP_PTX": "1", "CUTE_DSL_DUMP_DIR": str(dump),
+                "QUACK_CACHE_ENABLED": "0", "FLASH_ATTENTION_CUTE_DSL_CACHE_ENABLED": "0"}  # fmt: skip
+
+    def ask(self, request: dict[str, object]) -> dict[str, object]:
+        """The answer to a request: the PTX text with its launch, or `problem`."""
+        if self.process is None:
+            script = Path(__file__).with_name(f"{self.compiler}_worker.py")
+            self.process = subprocess.Popen(
+                [str(environment(self.compiler, self.work)), str(script)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                text=True,
+                env={**os.environ, "PYTHONPATH": "", "CUDA_VISIBLE_DEVICES": "", **self._settings()},
+            )
+        assert self.process.stdin is not None and self.process.stdout is not None
+        try:
+            self.process.stdin.write(json.dumps(request) + "\n")
+            self.process.stdin.flush()
+            for line in self.process.stdout:
+                if line.startswith("ANSWER "):
+                    answer: dict[str, object] = json.loads(line.removeprefix("ANSWER "))
+                    return answer
+        except BrokenPipeError:
+            pass
+        self.process = None
+        return {"problem": "the compiler crashed"}
+
+    def close(self) -> None:
+        """End the process."""
+        if self.process is not None and self.process.stdin is not None:
+            self.process.stdin.close()
+            self.process.wait()
