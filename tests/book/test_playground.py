@@ -235,6 +235,11 @@ def test_seeds__are_compared(playground: Page) -> None:
     assert "3 seeds agree" in playground.results.inner_text()
 
 
+def test_every_order__is_proved(playground: Page) -> None:
+    playground.press("Prove every order").done()
+    assert "Proved: every order goes well" in playground.results.inner_text()
+
+
 def test_text__that_is_no_ptx_shows_its_line(playground: Page) -> None:
     kept = playground.text.input_value()
     playground.text.fill(kept.replace("[out]", "[aut]"))

@@ -336,6 +336,15 @@ def test_explore__says_whether_seeds_differ():
         assert (error["field"], word in error["message"]) == ("seeds", True)
 
 
+def test_prove__says_whether_every_order_goes_well():
+    told = Playground().prove(vector_add())
+    assert (told["verdict"], "proved" in told["text"], "error" in told) == ("proved", True, False)
+    [broken] = [one for one in EXAMPLES if one.name == "deadlock"]
+    told = Playground().prove(request(broken.state()))
+    assert (told["verdict"], told["error"]["kind"]) == ("counterexample", "DeadlockError")
+    assert Playground().prove(vector_add() | {"grid": "x"})["error"]["field"] == "grid"
+
+
 # --- the page ----------------------------------------------------------------------------------------------
 
 

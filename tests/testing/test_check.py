@@ -14,6 +14,7 @@ from cutecourse.emulator.errors import UnsupportedInstruction
 from cutecourse.errors import CourseError
 from cutecourse.ptx import read_module
 from cutecourse.testing import KernelFailure, Output, check
+from support import protocols
 from support.hazard_kernels import SCENES, Scene, plain
 
 HEAD = ".version 8.6\n.target sm_90\n.address_size 64\n"
@@ -252,3 +253,14 @@ def test_check__that_keeps_going_has_all_reports_of_a_seed():
     assert str(first.value).count("PTX line") == 1
     assert str(every.value).count("PTX line") > 1
     assert "race, an error. To allow it: allow=['race']" in str(every.value)
+
+
+def test_every_order__fails_with_one_that_goes_wrong():
+    """All seeds go well: the third thread would have to be two phases late."""
+    counts, threads = protocols.SLOW_READER
+    text = protocols.text(counts, threads)
+    check(text, grid=1, block=96)
+    with pytest.raises(KernelFailure, match="in every order: counterexample") as failure:
+        check(text, grid=1, block=96, every_order=True)
+    assert failure.value.hazard == "deadlock"
+    check(protocols.text(counts, threads[:2]), grid=1, block=64, every_order=True)

@@ -35,7 +35,9 @@ class Answer:
 
 
 def answer(question: str) -> Answer:
-    """The answer to a question of the page: JSON with `ask` ("read", "run", "explore" or "file") and more.
+    """The answer to a question of the page: JSON with `ask` and more.
+
+    `ask` is "read", "run", "explore", "prove" or "file".
 
     "read" has `text` and `entry`, "file" the `name` of an array of the last launch; the others are requests
     of `Playground`.
@@ -46,6 +48,8 @@ def answer(question: str) -> Answer:
             return Answer(read(asked["text"], asked.get("entry")))
         case "explore":
             return Answer(_playground.explore(asked))
+        case "prove":
+            return Answer(_playground.prove(asked))
         case "file":
             return Answer({"base64": _playground.file(asked["name"])})
     data = _playground.run(asked)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from cutecourse.dtypes import decode
-from cutecourse.emulator import EmulatorError, LaunchResult, explore, launch
+from cutecourse.emulator import EmulatorError, LaunchResult, explore, launch, prove
 from cutecourse.emulator.core.hazards import Note, read_severities
 from cutecourse.emulator.errors import LaunchError
 from cutecourse.memory_report import MemoryReport, memory_report
@@ -28,6 +28,7 @@ __all__ = ["Playground"]
 _ROWS, _COLUMNS = 16, 16
 _EVENTS = 120
 _MOST_SEEDS = 50
+_MOST_SECONDS = 60.0
 
 
 class Playground:
@@ -100,6 +101,23 @@ class Playground:
         except EmulatorError as error:
             return {"ended": "refused", "error": _error(error, request)}
         return {"ended": "ran", "agree": found.agree, "text": str(found)}
+
+    def prove(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Show that no order of events goes wrong, or an order that does.
+
+        Returns `ended`: "ran", or "refused" with `error` as `run` has it. Then `verdict` and `text`, and
+        `error` if a counterexample ends in one.
+        """
+        try:
+            checked, options = self._prepared(request)
+            options.pop("seed")
+            proof = prove(checked, seconds=_MOST_SECONDS, **options)
+        except FormError as error:
+            return {"ended": "refused", "error": {"message": str(error), "field": error.field, "line": None}}
+        except EmulatorError as error:
+            return {"ended": "refused", "error": _error(error, request)}
+        found = {"ended": "ran", "verdict": proof.verdict, "text": str(proof)}
+        return found if proof.error is None else {**found, "error": _error(proof.error, request)}
 
     def file(self, name: str) -> str:
         """An array of the last launch as `numpy.save` writes it, in base64. Errors: KeyError."""

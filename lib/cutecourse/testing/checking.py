@@ -15,7 +15,7 @@ from cutecourse.analysis import find_entry
 from cutecourse.analysis.files import read_text
 from cutecourse.analysis.texts import module_of
 from cutecourse.dtypes import DType, dtype, from_numpy
-from cutecourse.emulator import EmulatorError, LaunchResult, Note, TensorMap, launch
+from cutecourse.emulator import EmulatorError, LaunchResult, Note, TensorMap, launch, prove
 from cutecourse.emulator.core.hazards import read_severities
 from cutecourse.emulator.errors import LaunchError, UnsupportedInstruction
 from cutecourse.emulator.launch import DEFAULT_BUDGET
@@ -115,6 +115,7 @@ def check(
     cooperative: bool = False,
     max_instructions: int = DEFAULT_BUDGET,
     keep_going: bool = False,
+    every_order: bool = False,
 ) -> CheckedRun:
     """Run a kernel on the emulator under several seeds; fail with the report of what it does wrong.
 
@@ -135,6 +136,8 @@ def check(
     allow       hazards that do not make the check fail, such as "race", or "race at gemm.cu:64 in gemm" for
                 one line of one kernel (emulator.core.hazards explains the words). They become notes.
     suppress    a file that has such words, one a line; each may be followed by = and a severity.
+    every_order after the seeds, prove that no order of events goes wrong (`cutecourse.emulator.prove`). The
+                check fails with an order that does, and also if neither can be shown.
     may_differ  arrays without an expectation whose contents may depend on the seed, by name. Any other
                 array must end with the same bits under each seed.
 
@@ -195,6 +198,13 @@ def check(
         for name, array in made.arrays.items():
             if name not in expected and name not in loose and array.tobytes() != first[name].tobytes():
                 raise KernelFailure(_dependence(name, first[name], array, chosen[0], seed), seed=seed)
+    if every_order:
+        parameters = zip(named, function.params, strict=False)
+        differs = {parameter.name: None for name, parameter in parameters if name in loose}
+        proof = prove(module, args=_Arguments(named, expected).values, compare=differs, **options)
+        if not proof.proved:
+            text = f"kernel {short_name(function.name)}, in every order: {proof}"
+            raise KernelFailure(text, seed=0, error=proof.error)
     return CheckedRun(first, tuple(launches))
 
 

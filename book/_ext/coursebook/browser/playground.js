@@ -156,10 +156,11 @@ class Playground {
     this.linkButton = button("Copy link", () => this.copyLink(), { title: "Copy a link that carries the text and the arguments" });
     this.progress = element("progress", { max: "1", value: "0", "aria-label": "Fetching Python" });
     this.status = element("span", { class: "cute-run-status", role: "status" });
+    this.ordersButton = button("Prove every order", () => this.run("prove"), { title: "Show that no order of events goes wrong, or an order that does" });
     this.seedsWrong = element("p", { class: "cute-pg-wrong" });
     this.fields.set("seeds", { input: this.seeds, wrong: this.seedsWrong });
     this.results = element("div", { class: "cute-pg-results" });
-    const bar = element("div", { class: "cute-pg-row cute-pg-bar" }, this.runButton, this.stopButton, element("span", {}, this.seedsButton, " ", this.seeds), this.linkButton, this.progress, this.status);
+    const bar = element("div", { class: "cute-pg-row cute-pg-bar" }, this.runButton, this.stopButton, element("span", {}, this.seedsButton, " ", this.seeds), this.ordersButton, this.linkButton, this.progress, this.status);
     place.replaceChildren(
       element("div", { class: "cute-pg-row" }, labelled("Open", this.open), labelled("Or a PTX file", this.upload), this.back),
       this.look, this.said, this.editor, this.textWrong, this.stale, this.form, bar, this.seedsWrong, this.results,
@@ -363,7 +364,7 @@ class Playground {
   }
 
   enable() {
-    for (const one of [this.runButton, this.seedsButton, this.seeds]) one.disabled = this.busy;
+    for (const one of [this.runButton, this.seedsButton, this.seeds, this.ordersButton]) one.disabled = this.busy;
     this.runButton.hidden = this.busy;
     this.stopButton.hidden = !this.busy;
     this.progress.hidden = !(this.busy && this.fetching);
@@ -629,7 +630,8 @@ class Playground {
       if (answer.ended === "refused") {
         this.wrong(answer.error);
         this.say(this.fields.has(answer.error.field) ? "Nothing ran: correct the marked field." : "Nothing ran: see the message below the text.");
-      } else if (ask === "explore") this.showSeeds(answer);
+      } else if (ask === "explore") this.showText(answer.agree ? "All seeds agree" : "The seeds disagree", answer.text);
+      else if (ask === "prove") this.showProof(answer);
       else await this.showResults(answer, view);
       if (this.changes) this.age();
     });
@@ -722,8 +724,14 @@ class Playground {
     return [...(rows.length ? [this.table(head, body)] : []), ...totals.map((total) => element("p", { class: "cute-pg-look" }, total))];
   }
 
-  showSeeds({ agree, text }) {
-    this.results.replaceChildren(element("h3", {}, agree ? "All seeds agree" : "The seeds disagree"), element("pre", { tabindex: "0" }, ...this.withLines(text)));
+  showProof({ verdict, text, error }) {
+    const title = { proved: "Proved: every order goes well", counterexample: "An order that goes wrong", incomplete: "Neither proved nor refuted" }[verdict];
+    this.showText(title, text);
+    this.mark([[error?.line, "error"]]);
+  }
+
+  showText(title, text) {
+    this.results.replaceChildren(element("h3", {}, title), element("pre", { tabindex: "0" }, ...this.withLines(text)));
     if (this.results.getBoundingClientRect().top > innerHeight - 80) this.results.scrollIntoView();
     this.say("");
   }
