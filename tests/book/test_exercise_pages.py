@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -143,6 +144,26 @@ def test_answer__is_checked_kept_downloaded_and_brought_back(page: Any, tmp_path
     assert "✓ solved" in heading(page, "01.1")
     assert "tried" in heading(page, "01.2")
     assert "✗ 01.2" in cell(page, 2).locator(".cute-live").inner_text()
+
+
+@pytest.mark.browser
+def test_answer_in_ptx__comes_first_with_a_crib_and_the_answer_in_python_is_folded(page: Any) -> None:
+    for exercise, name, starts in (("01.5", "fixed_ptx", "Solve"), ("01.6", "tile_major_ptx", "Write")):
+        section = page.locator("section", has=page.locator(f"h2:has-text('{exercise}')")).last
+        assert name in section.locator(".cute-answer-cell:visible").first.inner_text()
+        assert section.get_by_text(re.compile(f"^{starts} the .* in PTX")).is_visible()
+        crib = section.locator(".cute-crib")
+        assert not crib.locator("pre").is_visible()
+        crib.locator("summary").click()
+        assert len(crib.locator("pre").inner_text().strip().split("\n")) == 12
+        fold = section.locator(".cute-in-python")
+        assert fold.locator(".cute-answer-cell").count() == 1
+        assert not fold.locator(".cute-answer-cell").is_visible()
+    given = next(number for number, text in enumerate(GIVEN) if "def copy_padded(" in text)
+    order = page.evaluate("[...document.querySelectorAll('div.cell')].map((e) => e.innerText)")
+    assert [place for place, text in enumerate(order) if "def copy_padded(" in text] != [given]
+    assert "def copy_padded(" in text(page, given)
+    assert "Solve this exercise in PTX" in page.evaluate(f"cutecourseBook.cells[{given}].elsewhere")
 
 
 @pytest.mark.browser

@@ -93,6 +93,13 @@ def test_the_example__refills_a_stage_in_every_turn() -> None:
     assert "copy(tma_a.with(" in before[before.index("for (int pipe") :]
 
 
+def test_the_example__has_a_host_function_for_each_pair_of_equal_majors() -> None:
+    majors = re.findall(
+        r"\ngemm_(\w\w)\(.*?_SS<GMMA::Major::(\w+),\s*GMMA::Major::(\w+)>", example(), re.DOTALL
+    )
+    assert majors == [("nt", "MN", "MN"), ("tn", "K", "K")]
+
+
 def test_the_example__leaves_at_once_on_another_gpu() -> None:
     # wgmma_tma_sm90 asks for the major version before it makes any descriptor, and returns 0
     text = example()

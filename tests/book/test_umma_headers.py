@@ -92,3 +92,32 @@ def test_gemm__takes_an_atom_and_makes_four_tensors_of_three() -> None:
     assert [name.strip() for name in passed_on.split(",")] == ["mma", "C", "A", "B", "C"]
     assert "TiledMMA" not in text
     assert re.search(r"struct TiledMMA : MMA_Atom\b", header("atom/mma_atom.hpp"))
+
+
+def test_gemm__goes_down_to_tensors_of_rank_1_and_calls_the_atom() -> None:
+    text = header("algorithm/gemm.hpp")
+    calls = re.findall(r"DLayout::rank == (\d)[^{]*\{\s*mma\.call\(D, A, B, C\);", text)
+    assert calls == ["1"]
+    over_k = re.search(
+        r"auto K = size<2>\(A\);.*?gemm\(mma, D, A\(_,_,k\), B\(_,_,k\), C\);", text, re.DOTALL
+    )
+    assert over_k is not None
+    atom = header("atom/mma_atom.hpp")
+    (body,) = re.findall(r"call\(Tensor<TD, DLayout> [^{]*\{(.*?)\n  \}", atom, re.DOTALL)
+    assert re.findall(r"return (\w+)\(", body) == ["mma_unpack"]
+    assert len(re.findall(r"Layout::rank == 1", body)) == 4
+
+
+def test_make_tma_copy_a__makes_a_tiled_copy_of_the_same_parts() -> None:
+    text = header("atom/copy_traits_sm100_tma.hpp")
+    made = {
+        function: re.findall(rf"\n{function}\(.*?return detail::(\w+)<", text, re.DOTALL)
+        for function in ("make_tma_copy_A_sm100", "make_tma_atom_A_sm100")
+    }
+    assert {function: set(found) for function, found in made.items()} == {
+        "make_tma_copy_A_sm100": {"make_tma_copy_tiled"},
+        "make_tma_atom_A_sm100": {"make_tma_copy_atom"},
+    }
+    assert (
+        "make_tma_copy_atom" in header("atom/copy_traits_sm90_tma.hpp").partition("\nmake_tma_copy_tiled(")[2]
+    )

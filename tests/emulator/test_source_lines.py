@@ -246,6 +246,35 @@ def test_source_of__says_what_the_text_has(location: str, shown: str | None) -> 
     assert f"PTX line {error.line}" + (f" ({shown})" if shown else "\n") in str(error)
 
 
+def test_source_of__follows_functions_that_were_inlined_in_inlined_ones() -> None:
+    def chain(at: int) -> str:
+        return (
+            f".loc 1 {at} 7\n.loc 2 5 1, function_name $a, inlined_at 1 {at} 7\n"
+            ".loc 3 9 1, function_name $b, inlined_at 2 5 1\nret;\n"
+        )
+
+    files = "".join(f'.file {number} "/x/{name}"\n' for number, name in enumerate(("k.cu", "a.h", "b.h"), 1))
+    # The second call's places are the first one's: which of the two is meant, the text does not say.
+    text = f"{HEAD}{files}.func f()\n{{\n{chain(30)}{chain(40)}}}\n.entry k()\n{{\n{chain(50)}}}"
+    module = parse(text)
+    found = [source_of(module, number) for number, line in enumerate(text.splitlines(), 1) if line == "ret;"]
+    assert [str(source) for source in found] == [
+        "b.h:9, inlined at k.cu:30",
+        "b.h:9, probably inlined at k.cu:40",
+        "b.h:9, inlined at k.cu:50",
+    ]
+    assert str(found[0].inlined_at) == "a.h:5, inlined at k.cu:30"
+
+
+def test_source_of__a_circle_of_inlined_places_ends() -> None:
+    circle = (
+        ".loc 1 1 1, function_name $a, inlined_at 1 2 2\n.loc 1 2 2, function_name $b, inlined_at 1 1 1\n"
+        * 99
+    )
+    text = f'{HEAD}.file 1 "k.cu"\n.entry k()\n{{\n{circle}ret;\n}}'
+    assert "inlined at k.cu:" in str(source_of(parse(text), text.count("\n")))
+
+
 def test_source_of__a_function_does_not_take_the_line_of_the_one_before() -> None:
     text = '.file 1 "kernel.py"\n.func f() { .loc 1 7 1\nret; }\n.visible .entry k()\n{\nfrobnicate;\nret;\n}'
     with pytest.raises(UnsupportedInstruction) as caught:

@@ -6,23 +6,25 @@ import re
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import yaml
 from nbformat import NotebookNode
 
 from cutecourse import runtime
 from cutecourse.checks import CheckResult, collecting
-from cutecourse.kernels import LaunchSpec
+from cutecourse.kernels import LaunchSpec, Scalar, Tensor
 from cutecourse.page.cells import cells_needed
 from cutecourse.page.kernel import Kernel
 from cutecourse.runtime.assembly import assembly_report
 from tools.exercises import exercises_in, learner_notebook, solution_notebook
 from tools.native_sweep import answers
 from tools.notebooks import code_cells
-from tools.paths import exercise_sources
+from tools.paths import BOOK, exercise_sources
 
 SOURCES = exercise_sources()
 WRONG = yaml.safe_load(Path(__file__).with_name("wrong_answers_in_ptx.yml").read_text(encoding="utf-8"))
+CRIB = BOOK / "_ext" / "coursebook" / "assets" / "crib.ptx"
 _VERDICT = re.compile(r"^(\S) (\d\d\.\d+) ", re.MULTILINE)
 
 
@@ -45,6 +47,24 @@ def test_kernels_to_write__can_be_written_in_ptx() -> None:
         found = exercises_in(source)
         asks = {one.id for one in found if "kernel-to-write" in cells[one.cell].metadata.get("tags", [])}
         assert asks - {one.id for one in found if one.in_ptx} == set()
+
+
+def test_crib__is_a_kernel_that_runs() -> None:
+    head = ".version 7.0\n.target sm_80\n.address_size 64\n.visible .entry scale"
+    body = CRIB.read_text(encoding="utf-8")
+    assert len(body.splitlines()) == 12
+    spec = LaunchSpec(
+        name="scale",
+        language="ptx",
+        ptx=f"{head}(.param .u64 out, .param .u64 a, .param .u32 n)\n{{\n{body}}}\n",
+        entry="scale",
+        grid=(2, 1, 1),
+        block=(64, 1, 1),
+        params=(Tensor("out", "f32", (100,)), Tensor("a", "f32", (100,)), Scalar("n", "u32")),
+    )
+    a = np.arange(100, dtype=np.float32)
+    done = runtime.run(spec, device="emulator", out=np.zeros(100, np.float32), a=a, n=100)
+    assert (done["out"] == 2 * a + 1).all()
 
 
 def _in_ptx() -> list[tuple[Path, str]]:

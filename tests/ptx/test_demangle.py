@@ -22,6 +22,8 @@ NAMES = {
     "_ZNSt6vectorIiSaIiEE9push_backERKi": "std::vector<int, std::allocator<...>>::push_back",
     "_Z3runIJifdEEvDpT_": "run<int, float, double>",
     "_Z5applyILin3EEvPFviE": "apply<-3>",
+    "_ZN4mine5tilesI6__halfLi4ELb1EEEvNS_6ParamsIT_XT0_EXT1_EEE": "mine::tiles<__half, 4, true>",
+    "_ZZN4mine5tilesI6__halfLi4ELb0EEEvNS_6ParamsIT_XT0_EXT1_EEEE4tile": "tile",
     "_ZZ4hostvENKUlifE_clEif": "_ZZ4hostvENKUlifE_clEif",
     "_Z1fIXadL_Z1gvEEEvv": "_Z1fIXadL_Z1gvEEEvv",
     "_Znonsense": "_Znonsense",

@@ -16,6 +16,9 @@ from tools.lab import exercise_copy
 from tools.notebooks import write_notebook
 from tools.paths import EXERCISE_PAGES, exercise_sources
 
+CRIB = Path(__file__).parent / "assets" / "crib.ptx"
+"""A kernel's body in twelve lines of PTX, each with its meaning, for a reader who has never written any."""
+
 
 def cell_facts(source: Path) -> list[dict[str, str]]:
     """For each code cell of an exercise's page: its id, and for an answer `exercise`, `way` and `task`.
@@ -54,6 +57,8 @@ def add_answers(
     cells = cell_facts(source)
     facts: dict[str, Any] = {"folder": f"../{FOLDER}/", "page": source.stem, "cells": cells}
     facts |= {"digests": [""] * len(cells), "sources": {}}
+    if any("way" in cell for cell in cells):
+        facts["crib"] = CRIB.read_text(encoding="utf-8")
     text = json.dumps(facts).replace("</", "<\\/")  # nothing in it ends the script
     context["body"] += f'<script type="application/json" id="cute-live">{text}</script>\n'
 

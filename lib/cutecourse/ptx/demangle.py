@@ -6,10 +6,11 @@ their last names. The CuTe DSL's name is `kernel_cutlass_`, the function's name,
 prints them but without punctuation, cut, and the number of the trace. Of its arguments `short_name` keeps the
 kinds. Messages show it; a launch also takes a part of it for the name in the text.
 
-Simplified: a name with an expression, an operator or a vendor's type among its parts stays as it is, but cut.
-            Substitutions (S_, S1_) and template parameters (T_) are shown as "...". In a name of the CuTe DSL
-            nothing marks where the function's name ends: a number behind it is taken for a part of it, and
-            numbers among the arguments are left out.
+Simplified: a name with an expression, an operator or a vendor's type among its parts stays as it is, but cut;
+            an expression that is one template parameter (XT_E) is read. Substitutions (S_, S1_) and template
+            parameters (T_) are shown as "...". In a name of the CuTe DSL nothing marks where the function's
+            name ends: a number behind it is taken for a part of it, and numbers among the arguments are left
+            out.
 Source:     Itanium C++ ABI, Mangling (#mangling); `mangle_name` in the CuTe DSL's base_dsl/dsl.py.
 """
 
@@ -39,6 +40,7 @@ _DSL_ARGUMENT = re.compile(
     r"|(?P<word>CopyAtom|MmaAtom|TiledCopy|TiledMMA|True|False|None)(?=_|$)"
     r"|(?P<coordinates>tensor(?=\d))|(?P<layout>S\d+o))"
 )
+_END = re.compile("E")
 _NUMBERED = re.compile(r"(\d*)_")
 _SUBSTITUTION = re.compile(r"[0-9A-Z]*_")
 
@@ -63,8 +65,6 @@ def short_name(name: str) -> str:
         reader = _Reader(name[2:])
         try:
             found = reader.name()
-            if reader.left():
-                reader.parameters("")
             if len(found) > _LONGEST:
                 found = re.sub(r"<.*>$", "<...>", found)
         except (_Unknown, RecursionError):
@@ -138,10 +138,6 @@ class _Reader:
     def __init__(self, text: str) -> None:
         self.text = text
         self.at = 0
-
-    def left(self) -> str:
-        """The text that has not been read, up to a suffix that compilers add, such as .cold."""
-        return self.text[self.at :].partition(".")[0]
 
     def take(self, *words: str) -> str:
         """Take one of some words if it comes next; else an empty string."""
@@ -240,6 +236,10 @@ class _Reader:
                 found += self._arguments()
             elif self.take("L"):
                 found.append(self._literal())
+            elif self.take("XT"):
+                self.match(_NUMBERED)
+                self.match(_END)
+                found.append(_HIDDEN)
             else:
                 found.append(self.type())
         return [*found[:_MOST_ARGUMENTS], _HIDDEN] if len(found) > _MOST_ARGUMENTS else found
@@ -256,8 +256,8 @@ class _Reader:
     # --- types ----------------------------------------------------------------------------------------------
 
     def parameters(self, end: str) -> None:
-        """Read types up to a letter, or to the end of the name."""
-        while not (self.take(end) if end else not self.left()):
+        """Read types up to a letter."""
+        while not self.take(end):
             self.type()
 
     def type(self) -> str:

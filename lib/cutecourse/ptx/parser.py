@@ -55,6 +55,8 @@ _COUNTED = {".maxntid", ".reqntid", ".maxnreg", ".reqnctapercluster", ".maxclust
 """Those of them that are nothing without a number."""
 _COMPONENTS = {".x", ".y", ".z", ".w", ".r", ".g", ".b", ".a"}
 _LINE_LIMIT = 1 << 31
+_MOST_INLINED = 32
+"""Functions inlined within one another that a place is followed through."""
 
 
 def parse(text: str) -> Module:
@@ -109,6 +111,8 @@ class _Parser(Cursor):
         self.table = text.line_table if isinstance(text, SourcedText) else None
         self.assembly = assembly_lines(text)
         self.loc: Loc | None = None
+        self.callers: dict[tuple[int, int, int], tuple[Loc, bool]] = {}
+        """The last .loc of each place in a function, and whether the place has had several."""
 
     # --- the module -------------------------------------------------------------------------------------
 
@@ -234,6 +238,7 @@ class _Parser(Cursor):
         kind = self.text[1:]
         self.at += 1
         self.loc = None
+        self.callers = {}
         directives: list[tuple[str, tuple[int, ...]]] = []
         self._function_directives(directives)
         returns: tuple[Variable, ...] = ()
@@ -541,19 +546,31 @@ class _Parser(Cursor):
         line, _ = self.place()
         self.at += 1
         here = self._three()
-        inlined_at: Loc | None = None
+        inlined_at: tuple[Loc | None, bool] = None, True
         while self.accept(","):
             what = self.name("function_name or inlined_at")
             if what == "function_name":
                 self.name("a label")
                 self._offset()
             elif what == "inlined_at":
-                inlined_at = Loc(*self._three())
+                inlined_at = self._caller(self._three())
             else:
                 self.at -= 1
                 self.fail("function_name or inlined_at")
         if line not in self.assembly:
-            self.loc = Loc(*here, inlined_at)
+            self.loc = Loc(*here, *inlined_at)
+            before = self.callers.get(here)
+            several = before is not None and (before[1] or before[0] != self.loc)
+            self.callers[here] = self.loc, several
+
+    def _caller(self, place: tuple[int, int, int]) -> tuple[Loc, bool]:
+        """The place where a function was inlined, and whether the text leaves no doubt about it.
+
+        That place may itself be in an inlined function: an earlier .loc says so. If several do, compilers
+        mean one of them and do not say which; the last one is the likeliest.
+        """
+        found, several = self.callers.get(place, (Loc(*place), False))
+        return (Loc(*place), True) if found.depth >= _MOST_INLINED else (found, not several)
 
     def _three(self) -> tuple[int, int, int]:
         """A file, a line and a column."""

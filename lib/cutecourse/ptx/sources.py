@@ -49,6 +49,13 @@ class SourceLine:
     line: int
     inlined_at: SourceLine | None = None
     """Where the function that the line is of was inlined."""
+    sure: bool = True
+    """False if the text may mean that it was inlined elsewhere."""
+
+    @property
+    def outermost(self) -> SourceLine:
+        """The line of the kernel itself, in which this one came by inlining."""
+        return self if self.inlined_at is None else self.inlined_at.outermost
 
     @property
     def file(self) -> str:
@@ -69,16 +76,17 @@ class SourceLine:
         return linecache.getline(self.path, self.line).strip()
 
     def quoted(self) -> list[str]:
-        """The line, and the lines where it was inlined, each as `kernel.py:42: x = y[i]` if it is known."""
-        inlined = self.inlined_at.quoted() if self.inlined_at else []
+        """The line, and the kernel's line into which it was inlined, each as `kernel.py:42: x = y[i]`."""
+        inlined = self.outermost.quoted() if self.inlined_at else []
         if not (text := self.text):
             return inlined
         text = text if len(text) <= _SHOWN else text[: _SHOWN - 3] + "..."
         return [f"{self.file}:{self.line}: {text}", *inlined]
 
     def __str__(self) -> str:
-        inlined = f", inlined at {self.inlined_at}" if self.inlined_at else ""
-        return f"{self.file}:{self.line}{inlined}"
+        if self.inlined_at is None:
+            return f"{self.file}:{self.line}"
+        return f"{self.file}:{self.line}, {'' if self.sure else 'probably '}inlined at {self.outermost}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -169,7 +177,8 @@ def source_at(module: Module, loc: Loc | None) -> SourceLine | None:
     path = next((file.path for file in module.files if file.number == loc.file), None)
     if path is None or loc.line == 0:
         return outer
-    return SourceLine(path, loc.line, outer)
+    sure = loc.sure and (outer is None or outer.sure)
+    return SourceLine(path, loc.line, outer, sure)
 
 
 def source_of(module: Module, line: int | None) -> SourceLine | None:

@@ -193,6 +193,13 @@ class Loc:
     column: int
     inlined_at: Loc | None = None
     """Where the function that the line is of was inlined."""
+    sure: bool = True
+    """False if the text may mean another place with the line and column of `inlined_at`."""
+
+    @property
+    def depth(self) -> int:
+        """The number of functions that were inlined within one another here."""
+        return 0 if self.inlined_at is None else 1 + self.inlined_at.depth
 
 
 @dataclass(frozen=True, slots=True)

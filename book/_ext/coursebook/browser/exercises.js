@@ -4,7 +4,7 @@
 
 (() => {
 if (!globalThis.cutecourseRunner) return; // the page was opened from a file
-const { Book, Cell, block, element, told } = globalThis.cutecourseRunner;
+const { Book, Cell, block, element, paintPtx, told } = globalThis.cutecourseRunner;
 const desk = globalThis.cutecourseDesk;
 const CHECKS = /\bcheck\(\s*["'](\d\d\.\d+)["']/;
 
@@ -72,14 +72,18 @@ class ExerciseCell extends Cell {
   }
 
   get elsewhere() {
-    const inPtx = this.book.cells?.some((other) => other.exercise === this.exercise && other.way === "ptx");
-    return (inPtx && this.way !== "ptx" ? "You can write the kernel in PTX in the cell below. " : "")
+    const inPtx = this.book.cells?.find((other) => other.way === "ptx" && other.section === this.section);
+    return (inPtx && this !== inPtx ? "Solve this exercise in PTX, in its first cell for an answer: PTX needs no compiler. " : "")
       + "To run this cell, press \u201cDownload as a notebook\u201d and open the notebook in JupyterLab, on a machine that has what is missing here.";
+  }
+
+  get section() {
+    return this.node.closest("section");
   }
 
   get words() {
     if (this.isAnswer) return `${this.exercise}${this.way === "ptx" ? " in PTX" : ""}`;
-    const exercise = /^\d+\.\d+/.exec(this.node.closest("section").querySelector("h1, h2").textContent);
+    const exercise = /^\d+\.\d+/.exec(this.section.querySelector("h1, h2").textContent);
     return exercise ? `the given code of ${exercise}` : "the given code at the top";
   }
 
@@ -159,7 +163,26 @@ class ExerciseBook extends Book {
       button("Start over", "Replace all your answers with the given code", () => this.afresh()),
       this.file, this.status);
     document.querySelector("article h1").after(this.bar);
+    for (const cell of this.cells.filter((cell) => cell.way === "ptx")) this.putFirst(cell, facts.crib);
     this.restore();
+  }
+
+  // A browser has no compiler. So an answer in PTX comes first, with what belongs to it, and the answer in Python, from
+  // its own given code on, goes into a fold below. The cells keep their order for Python: only their places change.
+  putFirst(ptx, crib) {
+    const python = this.cells.find((other) => other.exercise === ptx.exercise && other.way !== "ptx");
+    const nodes = [...ptx.section.children];
+    const given = nodes.findIndex((node) => node.matches(".tag_in-python"));
+    const start = given < 0 ? nodes.indexOf(python.node) : given;
+    let end = nodes.indexOf(python.node) + 1;
+    while (nodes[end].matches("div.cell")) end += 1;
+    const [words] = nodes[end].childNodes;
+    words.data = words.data.replace(/^Or (.)/, (_, letter) => letter.toUpperCase());
+    const lines = element("pre", {}, crib);
+    nodes[end].before(element("details", { class: "cute-crib" }, element("summary", {}, "PTX in twelve lines"), lines));
+    paintPtx(lines);
+    ptx.section.append(element("details", { class: "cute-in-python" },
+      element("summary", {}, "In Python, for a machine with a compiler"), ...nodes.slice(start, end)));
   }
 
   cell(node, number, facts) {

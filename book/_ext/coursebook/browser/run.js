@@ -510,7 +510,7 @@ function start() {
   if (!location.protocol.startsWith("http")) return refuse();
   const told = JSON.parse(facts.textContent);
   // A page of exercises has its own kind of book, in `exercises.js`.
-  if (told.page) globalThis.cutecourseRunner = { Book, Cell, block, element, told };
+  if (told.page) globalThis.cutecourseRunner = { Book, Cell, block, element, paintPtx: (node) => paint(node, PTX_TOKENS), told };
   else globalThis.cutecourseBook = new Book(told);
 }
 
