@@ -160,6 +160,27 @@ def test_functions__are_in_cutlass(the_map: Map) -> None:
     assert {function.cpp for function in the_map.functions} - words == set()
 
 
+def _section(page: str, anchor: str) -> str:
+    """The text of a section: from its heading to the next of the same level or a higher one."""
+    text = (CHAPTERS / f"{page}.md").read_text(encoding="utf-8")
+    heads = [
+        (at.start(), len(at[1]), anchor_of(at[2])) for at in re.finditer(r"^(#+) +(.+)$", text, re.MULTILINE)
+    ]
+    ((start, level),) = [(start, level) for start, level, one in heads if one == anchor]
+    end = next((at for at, deep, _ in heads if at > start and deep <= level), len(text))
+    return text[start:end]
+
+
+def test_functions__are_named_in_the_section_that_covers_them(the_map: Map) -> None:
+    unnamed = []
+    for function in the_map.functions:
+        names = {name.rpartition(".")[2] for name in (function.cpp, *function.dsl, function.ours) if name}
+        words = set(re.findall(r"\w+", _section(function.place.page, function.place.anchor)))
+        if not names & words:
+            unnamed.append(function.cpp)
+    assert unnamed == []
+
+
 def test_functions__name_instructions_that_the_emulator_knows(the_map: Map) -> None:
     known = {info.name for info in supported_instructions()}
     named = {name for function in the_map.functions for name in function.ptx}
