@@ -64,6 +64,25 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
     return ran
 
 
+@pytest.mark.parametrize("here", [False, True])
+def test_formats__show_the_projects_line_of_an_inlined_function(run, tmp_path: Path, here: bool) -> None:
+    helper = f"{tmp_path}/helper.cuh" if here else "/usr/include/cuda/helper.cuh"
+    files = f'.file 1 "{tmp_path}/k.cu"\n.file 2 "{helper}"\n'
+    text = RACE.replace('.file 1 "/src/race kernel.cu"\n', files).replace(
+        ".loc 1 42 5", ".loc 1 42 5\n.loc 2 7 1, function_name $a, inlined_at 1 42 5"
+    )
+    _, found, _, sarif = run(text)
+    [report] = found["reports"]
+    inner, outer = ({"file": helper, "line": 7}, {"file": f"{tmp_path}/k.cu", "line": 42})
+    assert report["source"] == {**inner, "inlined_at": [outer]}
+    [result] = sarif["results"]
+    lines = [
+        one["physicalLocation"]["region"]["startLine"]
+        for one in (*result["locations"], *result["relatedLocations"][:1])
+    ]
+    assert lines == ([7, 42] if here else [42, 7])
+
+
 def check_sarif(log: dict[str, Any]) -> None:
     """What SARIF 2.1.0 requires of the properties that are used here, by its sections."""
     assert log["version"] == "2.1.0"  # 3.13.2

@@ -103,7 +103,8 @@ def _report(kind: str, severity: str, problem: str, message: str, **known: Any) 
              "address", "allocation")  # fmt: skip
     given = {name: known.get(name) for name in names}
     if isinstance(given["source"], SourceLine):
-        given["source"] = {"file": given["source"].path, "line": given["source"].line}
+        first, *callers = [{"file": one.path, "line": one.line} for one in given["source"].chain()]
+        given["source"] = first | ({"inlined_at": callers} if callers else {})
     count = known.get("count", 1)
     return {
         "kind": kind, "severity": severity, "problem": problem, "message": message, "count": count, **given
@@ -237,8 +238,9 @@ def _xml(text: str) -> str:
 def write_sarif(findings: Findings, path: str) -> None:
     """Write the reports as results of one run; a rule's id is the hazard's name, or else the error's class.
 
-    A result's location is the line of the source language if the PTX has line information, and the PTX line
-    is a related location then. Errors: InputError.
+    A result's location is the line of the source language if the PTX has line information: the innermost one
+    in a file of the current folder, or else the kernel's. Its other lines and the PTX line are related
+    locations then. Errors: InputError.
     """
     reports = findings.reports()
     ids = list(dict.fromkeys(one["hazard"] or one["kind"] for one in reports))
@@ -285,7 +287,12 @@ def _result(report: dict[str, Any], ids: list[str], file: str) -> dict[str, Any]
     }
     places = []
     if report["source"] is not None:
-        places.append(_place(report["source"]["file"], report["source"]["line"]))
+        chain = [report["source"], *report["source"].get("inlined_at", ())]
+        # A reviewer's page shows only lines of the project: not those of a compiler's header.
+        mine = next((one for one in chain if _is_here(one["file"])), chain[-1])
+        places = [
+            _place(one["file"], one["line"]) for one in (mine, *(one for one in chain if one is not mine))
+        ]
     places.append(_place(file, report["line"], report["text"]))
     result["locations"] = places[:1]
     related = places[1:]
@@ -296,6 +303,11 @@ def _result(report: dict[str, Any], ids: list[str], file: str) -> dict[str, Any]
     if report["count"] > 1:
         result["occurrenceCount"] = report["count"]
     return result
+
+
+def _is_here(file: str) -> bool:
+    """Return whether a source file lies in the current folder."""
+    return not Path(file).is_absolute() or Path(file).is_relative_to(Path.cwd())
 
 
 def _place(file: str, line: int | None, text: str | None = None) -> dict[str, Any]:

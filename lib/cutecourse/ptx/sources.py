@@ -52,10 +52,9 @@ class SourceLine:
     sure: bool = True
     """False if the text may mean that it was inlined elsewhere."""
 
-    @property
-    def outermost(self) -> SourceLine:
-        """The line of the kernel itself, in which this one came by inlining."""
-        return self if self.inlined_at is None else self.inlined_at.outermost
+    def chain(self) -> list[SourceLine]:
+        """This line, the one where its function was inlined, and so on to the line of the kernel itself."""
+        return [self, *(self.inlined_at.chain() if self.inlined_at else ())]
 
     @property
     def file(self) -> str:
@@ -77,7 +76,7 @@ class SourceLine:
 
     def quoted(self) -> list[str]:
         """The line, and the kernel's line into which it was inlined, each as `kernel.py:42: x = y[i]`."""
-        inlined = self.outermost.quoted() if self.inlined_at else []
+        inlined = self.chain()[-1].quoted() if self.inlined_at else []
         if not (text := self.text):
             return inlined
         text = text if len(text) <= _SHOWN else text[: _SHOWN - 3] + "..."
@@ -86,7 +85,7 @@ class SourceLine:
     def __str__(self) -> str:
         if self.inlined_at is None:
             return f"{self.file}:{self.line}"
-        return f"{self.file}:{self.line}, {'' if self.sure else 'probably '}inlined at {self.outermost}"
+        return f"{self.file}:{self.line}, {'' if self.sure else 'probably '}inlined at {self.chain()[-1]}"
 
 
 @dataclass(frozen=True, eq=False)

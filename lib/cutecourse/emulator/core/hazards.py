@@ -76,12 +76,11 @@ class _Place:
         if not self.file:
             return self.line in lines
         for line in lines:
-            source = source_of(module, line)
-            while source is not None:
+            found = source_of(module, line)
+            for source in found.chain() if found else ():
                 path = source.path.replace("\\", "/")
                 if source.line == self.line and ("/" + path).endswith("/" + self.file):
                     return True
-                source = source.inlined_at
         return False
 
 
