@@ -40,7 +40,7 @@ ELSEWHERE = {
 }
 """Folders that may name opcodes, and why."""
 WORDS = {
-    "emulator/checks": ({"mbarrier", "mma", "wgmma"}, "kinds of clocks, and a noun of a report"),
+    "emulator/checks": ({"cp", "fence", "mbarrier", "mma", "wgmma"}, "kinds of clocks, nouns of reports"),
     "emulator/errors.py": ({"trap"}, "a noun of a report"),
     "emulator/memory/mbarriers.py": (
         {f"mbarrier.{kind}" for kind in ("arrive", "complete_tx", "expect_tx", "phase", "resume")},

@@ -152,6 +152,21 @@ class Warpgroup:
         ).notes
 
 
+@dataclass(frozen=True)
+class Chain:
+    """A launch that lets the next one start, and one that reads its result."""
+
+    seeds: int = 1
+
+    def launch(self, seed: int, hazards: dict[str, str]) -> tuple[Note, ...]:
+        """Run both; the notes of the second one."""
+        first = plain("griddepcontrol.launch_dependents;\nst.global.u32 [%to], %me;\n")
+        second = plain("ld.global.u32 %x, [%to];\n")
+        to = np.zeros(64, np.uint32)
+        before = launch(first, grid=1, block=64, args=[to], has_dependents=True)
+        return launch(second, grid=1, block=64, args=[to], primary=before, seed=seed, hazards=hazards).notes
+
+
 INIT = "@%first mbarrier.init.shared::cta.b64 [full], 1;\n bar.sync 0;\n"
 WAIT = "AGAIN: mbarrier.try_wait.parity.shared::cta.b64 %p, [full], 0;\n@!%p bra AGAIN;\n"
 LOAD = "@%first cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [box], [%to], 16, [full];\n"
@@ -164,7 +179,7 @@ A_IN_TMEM = "add.u32 %d, %d, 64;\n" + ST + "add.u32 %d, %d, 4;\n" + STORED
 
 PRODUCT = Product()
 
-SCENES: dict[str, Scene | Product | Warpgroup | ChangedMap] = {
+SCENES: dict[str, Scene | Product | Warpgroup | ChangedMap | Chain] = {
     "deadlock": Scene(INIT + WAIT),
     "transaction bytes": Scene(
         INIT
@@ -304,6 +319,7 @@ WAIT:
     @%p bra AGAIN;
 """
     ),
+    "no grid wait": Chain(),
     "grid dependency": Scene("griddepcontrol.wait;\n"),
     "setmaxnreg apart": Scene(
         "setp.lt.u32 %p, %me, 32;\n@%p bra ONE;\nsetmaxnreg.dec.sync.aligned.u32 40;\nbra OVER;\n"

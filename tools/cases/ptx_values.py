@@ -401,7 +401,8 @@ _E2M1 = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6])
 def _of_e2m1(held: np.ndarray) -> np.ndarray:
     """The numbers of pairs of e2m1 in bytes, the lower half first: the table of OCP's document."""
     codes = np.stack([held & 15, held >> 4], axis=-1).reshape(len(held), -1)
-    return np.where(codes < 8, 1.0, -1.0) * _E2M1[codes % 8]
+    numbers: np.ndarray = np.where(codes < 8, 1.0, -1.0) * _E2M1[codes % 8]
+    return numbers
 
 
 HELPERS: dict[str, Any] = {

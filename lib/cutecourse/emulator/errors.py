@@ -54,6 +54,7 @@ __all__ = [
     "LoadNotWaitedFor",
     "MissingFenceAfter",
     "MissingFenceBefore",
+    "MissingGridWait",
     "MissingProxyFence",
     "MissingTensorMapFence",
     "MissingWgmmaFence",
@@ -760,14 +761,28 @@ class SetmaxnregIgnored(EmulatorError):
 
 
 class UncheckedGridDependency(EmulatorError):
-    """A kernel uses griddepcontrol, but the emulator runs launches one after another."""
+    """A kernel uses griddepcontrol, but the launch is not compared with another one."""
 
     hazard = Hazard(
         "grid dependency",
         "note",
-        "a launch here never meets the one before it, so a griddepcontrol.wait that is missing or too late"
-        " changes nothing; on an H200, 20 of 20 chains of kernels without it were wrong",
+        "a launch that is not given the one before it is not compared with it, so a griddepcontrol.wait that"
+        " is missing or too late changes nothing; on an H200, 20 of 20 chains of kernels without it were"
+        " wrong",
         what="a kernel executes griddepcontrol, whose effect shows only between launches that overlap",
+    )
+
+
+class MissingGridWait(EmulatorError):
+    """A launch uses what the one before it has written, with no griddepcontrol.wait in front of the use."""
+
+    hazard = Hazard(
+        "no grid wait",
+        "error",
+        "only griddepcontrol.wait makes sure that the earlier launch is over; on an H200, 20 of 20 chains of"
+        " kernels without it were wrong",
+        what="a launch that may run beside the one before it uses bytes that this one has written, and the"
+        " thread has not waited by griddepcontrol.wait, nor met one that has",
     )
 
 

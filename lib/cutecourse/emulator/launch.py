@@ -17,11 +17,14 @@ import cutecourse.emulator.instructions.families  # noqa: F401 - registers every
 from cutecourse.dtypes import encode
 from cutecourse.emulator.checks import stuck
 from cutecourse.emulator.checks.block_end import BlockEnds
+from cutecourse.emulator.checks.earlier_launch import BesideEarlier, Earlier, Footprint
 from cutecourse.emulator.checks.multiplications import follow_multiplications
 from cutecourse.emulator.checks.provenance import provenance_of
+from cutecourse.emulator.checks.race_plan import AccessPlan
 from cutecourse.emulator.checks.races import look_for_races
 from cutecourse.emulator.checks.tensor_memory_copies import follow_copied_cells
 from cutecourse.emulator.checks.tensor_memory_sums import follow_sums
+from cutecourse.emulator.core.bundle import Cohort
 from cutecourse.emulator.core.decode import decode
 from cutecourse.emulator.core.frame import align_up, alignment_of, parameter_offsets, size_of
 from cutecourse.emulator.core.hazards import severities
@@ -95,6 +98,8 @@ class LaunchResult:
     """The text that the kernel printed."""
     notes: tuple[Note, ...] = field(default=(), repr=False)
     """Hazards that did not end the launch (emulator.core.hazards), in the order of the PTX lines."""
+    footprint: Footprint | None = field(default=None, repr=False)
+    """The bytes that the launch has written, if it was launched with `has_dependents`."""
 
     @property
     def total(self) -> int:
@@ -117,6 +122,8 @@ def launch(
     cluster: int | Sequence[int] = (1, 1, 1),
     dynamic_smem: int = 0,
     cooperative: bool = False,
+    primary: LaunchResult | None = None,
+    has_dependents: bool = False,
     entry: str | None = None,
     seed: int = 0,
     max_instructions: int = DEFAULT_BUDGET,
@@ -143,6 +150,9 @@ def launch(
     `cooperative` launches the grid as cudaLaunchCooperativeKernel does: all its blocks run at once, so that
     they can meet at a barrier of the whole grid (grid_group::sync()). A grid that does not fit on the GPU is
     a LaunchError.
+    `primary` is the result of the launch before, made with `has_dependents`, for a launch that may begin
+    while that one still runs (a programmatic dependent launch): uses of bytes that it has written, with no
+    griddepcontrol.wait in front, are reported. Give both launches the same arrays.
     `arithmetic` names the GPU whose tensor cores' sums mma.sync reproduces (see
     emulator.numbers.tensor_core_sums); the PTX's target does not choose it. `recorder` gets the events of
     barriers, waits and asynchronous copies; it keeps copies of the arrays, for the trace's snapshots.
@@ -181,6 +191,8 @@ def launch(
         _check_numbers(seed, max_instructions, dynamic_smem, 1 if processes is None else processes)
         _check_kinds(hazards, names, recorder, accesses, arithmetic)
         chosen = severities(hazards, function.name)
+        if primary is not None and primary.footprint is None:
+            raise LaunchError("primary is the result of a launch with has_dependents=True")
         if recorder is not None:
             recording = Recording(recorder)
             observers.append(lambda cohort: recording)
@@ -207,11 +219,21 @@ def launch(
             arithmetic,
             chosen,
             observers,
-            is_watched=recorder is not None or accesses is not None or observe is not None,
+            is_watched=any(one is not None for one in (recorder, accesses, observe, primary))
+            or has_dependents,
             keep_going=bool(keep_going),
             steering=steering,
             workspace=_workspace(memory) if cooperative else 0,
+            is_secondary=primary is not None,
+            has_dependents=bool(has_dependents),
         )
+        if primary is not None and primary.footprint is not None:
+            earlier = machine.earlier = Earlier.of(primary.footprint, _arrays(memory))
+            if earlier is not None:
+                observers.append(lambda cohort: _beside(cohort, earlier))
+        if has_dependents:
+            for allocation in _arrays(memory):
+                allocation.keep_account()
         _check_shared(machine)
         if cooperative:
             _check_resident(machine)
@@ -231,6 +253,8 @@ def launch(
             cluster=clusters,
             dynamic_smem=dynamic_smem,
             cooperative=cooperative,
+            primary=primary,
+            has_dependents=has_dependents,
             entry=function.name,
             seed=seed,
             max_instructions=max_instructions,
@@ -276,7 +300,25 @@ def launch(
         processes=used,
         printed="".join(machine.printed),
         notes=_in_order(machine),
+        footprint=_footprint(machine, counts) if has_dependents else None,
     )
+
+
+def _arrays(memory: Memory) -> list[Allocation]:
+    """The arrays of a launch in global memory."""
+    return [one for one in memory.allocations if one.space == "global" and one.element is not None]
+
+
+def _beside(cohort: Cohort, earlier: Earlier) -> Observer:
+    return BesideEarlier(cohort, cohort.machine.program.own(AccessPlan), earlier)
+
+
+def _footprint(machine: Machine, counts: Mapping[str, int]) -> Footprint:
+    """The writes of a launch that has ended."""
+    releases = any(
+        facts.releases_dependents and counts.get(one.name) for one, facts in machine.program.stated
+    )
+    return Footprint(machine.program.kernel, tuple(_arrays(machine.memory)), releases)
 
 
 def _in_order(machine: Machine) -> tuple[Note, ...]:

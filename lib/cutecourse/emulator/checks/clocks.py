@@ -37,7 +37,7 @@ _ROOM = 16
 
 
 class Component(NamedTuple):
-    """Something that counts its actions: `kind` is "warp", "fence", "mbarrier", "mma", "wgmma" or "bulk".
+    """Something that counts its actions: "warp", "fence", "mbarrier", "mma", "wgmma", "bulk" or "grid".
 
     `number` is the warp in its CTA, for "wgmma" the warpgroup, for "mbarrier" the offset in shared memory.
     `lane` is the lane that issues, for "mma" and "bulk".

@@ -64,6 +64,8 @@ _HAZARDS = ("race", "read before its wait", "stage reused early")
 def look_for_races(cohort: Cohort) -> Races | None:
     """Make a cohort's race record; None if nothing in the kernel can race, or the launch wants no report."""
     machine = cohort.machine
+    if machine.earlier is not None:
+        return None  # checks.earlier_launch makes the record then
     plan = machine.program.own(AccessPlan)
     alone = cohort.size * machine.warps_per_block == 1
     possible = plan.asynchronous or (plan.by_threads and not alone)

@@ -177,6 +177,8 @@ class Facts:
     """True if it refers to other CTAs of the cluster."""
     multicast: bool = False
     """True if it brings bytes to several CTAs."""
+    releases_dependents: bool = False
+    """True if it may let a launch that depends on this one start."""
     takes_clusters: bool = False
     """True if it may take a cluster that has not started from the grid, to do its work."""
 

@@ -91,6 +91,12 @@ class Machine(Owner):
     """True if errors after which the launch can go on are kept as notes."""
     workspace: int = 0
     """The address of a cooperative launch's workspace, for a barrier of the grid; 0 for other launches."""
+    earlier: Any = None
+    """The bytes that a launch has written which may still run beside this one (checks.earlier_launch)."""
+    is_secondary: bool = False
+    """True if the launch before this one is known."""
+    has_dependents: bool = False
+    """True if a later launch will be compared with this one."""
     issued: int = 0
     """Instructions issued so far, one for each bundle that runs one."""
     pending: list[PendingWork] = field(default_factory=list)

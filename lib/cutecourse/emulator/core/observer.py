@@ -110,6 +110,9 @@ class Observer:
     def proxies_fenced(self, bundle: Bundle, mask: NDArray[np.bool_] | None) -> None:
         """Lanes run a fence between accesses of threads and of the asynchronous proxy to shared memory."""
 
+    def grid_waited(self, bundle: Bundle, mask: NDArray[np.bool_] | None) -> None:
+        """Lanes have waited for the grids that this one depends on (griddepcontrol.wait)."""
+
     # --- barriers ---------------------------------------------------------------------------------------
 
     def barrier_arrived(self, bundle: Bundle, number: int, rows: NDArray[np.bool_]) -> None:
@@ -345,6 +348,7 @@ class Listeners:
         accessed = _of(Observer.accessed)
         flagged = _of(Observer.flagged)
         proxies_fenced = _of(Observer.proxies_fenced)
+        grid_waited = _of(Observer.grid_waited)
         barrier_arrived = _of(Observer.barrier_arrived)
         barrier_completed = _of(Observer.barrier_completed)
         barrier_left = _of(Observer.barrier_left)

@@ -61,13 +61,15 @@ class Part:
 
     `words[index]` are the words: shape of `index`, and a last axis of the vector's words if it has several.
     `lanes` are flattened lanes, or None when `index` has shape (n, 32) and covers all lanes in order.
-    `written` is the record of writes, if the access changes it.
+    `written` is the record of writes, if the access changes it and somebody keeps one.
     """
 
     words: NDArray[Any]
     index: NDArray[np.int64]
     lanes: Lanes
     written: NDArray[Any] | None = None
+    in_global: bool = False
+    """True if the words lie in global memory."""
 
 
 class _Reach:
@@ -341,7 +343,8 @@ class Access:
         if self.writes:
             allocation.was_written = True
             written = allocation.marks(self.bytes, self.count)
-        return Part(reach.words, (offset >> self._shift).view(np.int64), lanes, written)
+        in_global = allocation.space == "global"
+        return Part(reach.words, (offset >> self._shift).view(np.int64), lanes, written, in_global)
 
     def _check_type(self, allocation: Allocation, bundle: Bundle, lanes: Lanes, position: int) -> None:
         """Report floating-point words in an array argument of other elements (ArrayTypeMismatch)."""

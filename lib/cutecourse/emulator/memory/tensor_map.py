@@ -391,9 +391,12 @@ class BoundTensorMap:
         )
         return window.start + last + self.map.item_bytes
 
-    def elements(self, window: Window) -> NDArray[Any]:
-        """The elements of a window in global memory, outermost dimension first, as unsigned words."""
-        return self._elements(window, self.allocation.data)
+    def elements(self, window: Window, data: NDArray[np.uint8] | None = None) -> NDArray[Any]:
+        """The elements of a window in global memory, outermost dimension first, as unsigned words.
+
+        data    other bytes at the places of the allocation's.
+        """
+        return self._elements(window, self.allocation.data if data is None else data)
 
     def mark(self, window: Window) -> None:
         """Mark a window's elements as written, if writes are recorded."""

@@ -126,8 +126,7 @@ def atom(site: Site) -> Step:
                 target = part.words.view(f"i{n_bytes}") if signed else part.words
                 unordered.at(target, part.index.reshape(-1), given[0].view(target.dtype))
             else:
-                # Only shared memory keeps a record of writes.
-                update = global_update if part.written is None else shared_update
+                update = global_update if part.in_global else shared_update
                 before[lanes] = _one_after_the_other(part, given, update)
             if part.written is not None:
                 part.written[part.index] = part.written.dtype.type(-1 % (1 << (8 * n_bytes)))

@@ -100,25 +100,50 @@ def fence(site: Site) -> Step:
     return step
 
 
-@instruction("griddepcontrol.launch_dependents", "griddepcontrol.wait")
-def griddepcontrol(site: Site) -> Step:
-    """Let the grids that depend on this one start, or wait for the grids that this one depends on.
+@instruction("griddepcontrol.launch_dependents", facts=Facts(result=False, releases_dependents=True))
+def launch_dependents(site: Site) -> Step:
+    """Let the grids that depend on this one start.
 
     Shapes:     no operands.
-    Simplified: launches run one after another, so there is nothing to do. A note says so, because the
-                results stay right if a kernel waits too late or not at all (emulator.core.hazards).
+    Simplified: launches run one after another. A later launch that is given this one as the `primary` is
+                compared with what this one has written (emulator.checks.earlier_launch); without
+                `has_dependents` a note says that nothing is compared.
     Source:     PTX ISA 9.0, griddepcontrol
                 (#parallel-synchronization-and-communication-instructions-griddepcontrol).
     """
 
     def step(bundle: Bundle, mask: Mask) -> None:
-        if origin := first_lane(site, bundle, site.active(bundle, mask)):
+        origin = first_lane(site, bundle, site.active(bundle, mask))
+        if origin and not bundle.machine.has_dependents:
+            report("grid dependency", _ALONE, origin)
+
+    return step
+
+
+@instruction("griddepcontrol.wait", facts=Facts(result=False))
+def grid_wait(site: Site) -> Step:
+    """Wait for the grids that this one depends on.
+
+    Shapes:     no operands.
+    Simplified: launches run one after another, so nothing waits. In a launch with a `primary`, uses of its
+                results that no wait is in front of are reported (emulator.checks.earlier_launch); in another
+                launch a note says that nothing is compared.
+    Source:     PTX ISA 9.0, griddepcontrol
+                (#parallel-synchronization-and-communication-instructions-griddepcontrol).
+    """
+
+    def step(bundle: Bundle, mask: Mask) -> None:
+        for tell in bundle.cohort.listeners.grid_waited:
+            tell(bundle, mask)
+        origin = first_lane(site, bundle, site.active(bundle, mask))
+        if origin and not bundle.machine.is_secondary:
             report("grid dependency", _ALONE, origin)
 
     return step
 
 
 _ALONE = (
-    "the emulator runs launches one after another. It cannot show whether this kernel waits for what the"
-    " launch before it writes: on a GPU, a griddepcontrol.wait has to come before such bytes are used."
+    "the emulator runs launches one after another. It does not show whether this kernel waits for what the"
+    " launch before it writes: on a GPU, a griddepcontrol.wait has to come before such bytes are used. To"
+    " compare both, launch the first one with has_dependents=True, and this one with its result as primary=."
 )
