@@ -116,7 +116,9 @@ def draw_roles(spans: Sequence[Span], width: int, *, tiles: int) -> Picture:
         for span in shown:
             if (span.role, span.accumulator) == (role, acc):
                 left = 4 + (span.start - first) * scale
-                drawn.rect(left, 21 + 44 * place, max(14, (span.end - span.start) * scale), 20, fill=f"stage{acc}")
+                drawn.rect(
+                    left, 21 + 44 * place, max(14, (span.end - span.start) * scale), 20, fill=f"stage{acc}"
+                )
                 drawn.text(left + 3, 36 + 44 * place, span.tile, size=13)
     said = "numbers: tiles, width: emulator steps"
     return drawn.text(4, 44 * len(rows) + 20, said, size=13, muted=True)
@@ -127,6 +129,8 @@ def _by_warp(trace: Trace, cluster: int) -> dict[tuple[tuple[int, int | None], s
     found: dict[tuple[tuple[int, int | None], str], list[Event]] = defaultdict(list)
     for event in trace.events:
         if event.cluster == cluster and event.kind in ("tma.issue", "tmem.load"):
+            if event.kind == "tma.issue" and not event["coords"]:
+                continue  # not of a tensor: the answer to a request for a tile
             loads = event.kind == "tma.issue" and event["operation"] == "load"
             found[(event.rank, event.warp), "load" if loads else "store"].append(event)
     return found
