@@ -53,6 +53,13 @@ FAULTS = by_name(
         reports=("TensorMemoryLoadUnderWay",),
     ),
     Fault(
+        "released_a_piece_early",
+        "a warp says that its accumulator is empty when it has loaded three of four pieces",
+        twin=(("setp.ne.u32         %more, %chunk, 3;", "setp.ne.u32         %more, %chunk, 2;"),),
+        reports=("TensorMemoryLoadUnderWay",),
+        exercise="14.4",
+    ),
+    Fault(
         "leader_alone_counted",
         "`acc_empty` counts the leader's four warps, but eight arrive",
         source=(("(acc_empty + acc, STORING_WARPS * sms)", "(acc_empty + acc, STORING_WARPS)"),),

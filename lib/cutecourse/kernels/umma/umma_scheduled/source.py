@@ -35,7 +35,8 @@ THREADS = 32 * (STORING_WARPS + 4)  # one warp has nothing to do: registers move
 PIECE = (32, 64)  # what one TMA store writes: the rows of one warp, and 128 bytes of each
 BUFFERS = 2  # for pieces, in each warp
 GROUP = 2  # rows of tiles
-OTHER_REGISTERS, STORING_REGISTERS = 56, 200  # two CTAs in an SM give 128 each at first: 56 + 200 = 256
+STORING_REGISTERS = 200  # two CTAs in an SM give a thread 128 at first
+OTHER_REGISTERS = 56  # 200 + 56 = 2 * 128
 
 
 def make_mma(sms, columns):
