@@ -37,8 +37,8 @@ class Answer:
 def answer(question: str) -> Answer:
     """The answer to a question of the page: JSON with `ask` and more.
 
-    `ask` is "read", "run", "explore", "prove" or "file". "read" has `text` and `entry`, "file" the `name` of an array of the last launch; the others are requests
-    of `Playground`.
+    `ask` is "read", "run", "explore", "prove" or "file". "read" has `text` and `entry`, "file" the `name` of
+    an array of the last launch; the others are requests of `Playground`.
     """
     asked = json.loads(question)
     match asked["ask"]:

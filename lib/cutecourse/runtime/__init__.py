@@ -8,7 +8,7 @@ from cutecourse.runtime.discovery import DEVICE_VARIABLE, Device, Discovery, cho
 from cutecourse.runtime.errors import ArgumentError, CompileError, DeviceError, GpuError, NoCompilerError
 from cutecourse.runtime.gpu import GpuKernel
 from cutecourse.runtime.record import Launch, RunRecord
-from cutecourse.runtime.running import Run, history, run
+from cutecourse.runtime.running import Run, history, launch_of, run
 from cutecourse.runtime.tensor_map import MappedArray, driver_tensor_map, emulator_tensor_map
 
 __all__ = [
@@ -41,6 +41,7 @@ __all__ = [
     "emulator_tensor_map",
     "find_ptxas",
     "history",
+    "launch_of",
     "run",
     "specification",
 ]

@@ -25,7 +25,7 @@ from cutecourse.runtime.gpu import GpuKernel
 from cutecourse.runtime.record import Launch, RunRecord, emulator_name
 from cutecourse.trace import AccessLog, Recorder, Trace
 
-__all__ = ["Run", "history", "run"]
+__all__ = ["Run", "history", "launch_of", "run"]
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
