@@ -202,6 +202,8 @@ def launch(
             observers.append(lambda cohort: AccessLogging(accesses))
         if observe is not None:
             observers.append(observe)
+        if steering is not None:
+            observers.append(lambda cohort: steering)
         memory = Memory()
         args = _listed(args)
         parameters, tensor_maps = _bind(function, args, memory)

@@ -216,10 +216,11 @@ class _Decoder:
     def _ask(self, block: BasicBlock, positions: range) -> None:
         """Ask the launch's steering whether lanes may execute the next instruction now."""
         instruction = self._flat.instructions[positions.start]
+        may_fail = self.program.facts[self._function][positions.start].may_fail
 
         def control(bundle: Bundle, split: Split, following: int) -> int:
             steering = bundle.machine.steering
-            if steering is None or steering.lets(bundle, instruction):
+            if steering is None or steering.lets(bundle, instruction, may_fail=may_fail):
                 return following
             paused = split.waiting = Paused(bundle, split, instruction)
             steering.paused.append(paused)

@@ -10,6 +10,7 @@ from collections import Counter, deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
+from cutecourse.emulator.core.observer import Observer
 from cutecourse.emulator.core.waits import Held
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ class Paused(Held):
         return f"pauses before {self.instruction.name}"
 
 
-class Steering:
+class Steering(Observer):
     """The delays of one launch."""
 
     def __init__(
@@ -85,18 +86,32 @@ class Steering:
         """The execution that was begun last: the work that is deferred now belongs to it."""
         self.last: dict[int, Place] = {}
         """The execution that each bundle, by its id, began last."""
+        self.asked: dict[int, Place] = {}
+        """Among those, the wait that may fail."""
         self._over: set[Delay] = set()
         """The events that are late no longer."""
         self._work: dict[PendingWork, Delay] = {}
 
-    def lets(self, bundle: Bundle, instruction: Instruction) -> bool:
-        """True if a warp may execute an instruction now."""
+    def lets(self, bundle: Bundle, instruction: Instruction, *, may_fail: bool) -> bool:
+        """True if a warp may execute an instruction now.
+
+        A wait that may fail counts once, when it is over, however often the warp asks.
+        """
         place = self._place(bundle, instruction)
         if self._waits(Delay(place)):
             return False
-        self.times[place._replace(time=0)] += 1
         self.place = self.last[id(bundle)] = place
+        if may_fail:
+            self.asked[id(bundle)] = place
+        else:
+            self.times[place._replace(time=0)] += 1
         return True
+
+    def mbarrier_seen(self, bundle: Bundle, barrier: object, phases: int) -> None:
+        """A warp goes on after a wait."""
+        place = self.asked.get(id(bundle))
+        if place is not None:
+            self.times[place._replace(time=0)] += 1
 
     def deferred(self, work: PendingWork) -> None:
         """Remember what starts work that may have to come late."""

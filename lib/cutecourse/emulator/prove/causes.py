@@ -219,6 +219,8 @@ class Causes(Observer):
         """A warp has waited for a phase."""
         self.found.events += 1
         event = self._event(bundle)
+        if by_parity and (asked := self.steering.asked.get(id(bundle))) is not None:
+            event = event._replace(place=asked)
         if by_parity:
             for late in self._unknown(self._row(bundle), barrier, phase - 1):
                 self._doubt("early wait", barrier, phase, event, late)
