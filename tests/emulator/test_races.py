@@ -290,6 +290,72 @@ def test_threads__a_thread_that_completes_bytes_publishes_nothing():
     is_clean(f"{STORE}\nmembar.cta;\n{expect}{complete}{wait}{LOAD}")
 
 
+# --- lanes of a warp ----------------------------------------------------------------------------------------
+
+NEXT = "st.shared.b32 [%at], 7;\nORDER\nxor.b32 %at, %at, 4;\nld.shared.b32 %y, [%at];"
+APART = {
+    "a neighbour's word": NEXT,
+    "what one lane has written": "@%first st.shared.b32 [box], 7;\nORDER\nld.shared.b32 %y, [box];",
+    "written again": "st.shared.b32 [%at], 7;\nORDER\nxor.b32 %at, %at, 4;\nst.shared.b32 [%at], 8;",
+    "half of a vector": (
+        "st.shared.b32 [%at], 7;\nORDER\nand.b32 %at, %at, -8;\nld.shared.v2.b32 {%y, %z}, [%at];"
+    ),
+    "a row of ldmatrix": (
+        "st.shared.b32 [%at], 7;\nORDER\nand.b32 %z, %me, 7;\nshl.b32 %z, %z, 4;\nadd.u32 %z, %z, %x;\n"
+        "ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%y}, [%z];"
+    ),
+}
+NO_ORDER = {
+    "nothing": "",
+    "a shuffle": "shfl.sync.idx.b32 %z, %me, 0, 31, -1;",
+    "a vote": "vote.sync.all.pred %q, %first, -1;",
+}
+MEET = {"bar.warp.sync": "bar.warp.sync -1;", "bar.sync": "bar.sync 0;"}
+
+
+def lanes(body, **options):
+    """The notes of lanes that nothing orders, under a few seeds."""
+    args = [np.arange(1024, dtype=np.uint8)]
+    for seed in range(3):
+        notes = launch(kernel(body), **{"grid": 1, "block": 32, "args": args, "seed": seed} | options).notes
+        yield [note for note in notes if note.hazard.name == "lanes not ordered"]
+
+
+@pytest.mark.parametrize("body", APART.values(), ids=APART)
+@pytest.mark.parametrize("between", NO_ORDER.values(), ids=NO_ORDER)
+@pytest.mark.parametrize("shape", [{}, {"grid": 5}], ids=["alone", "many"])
+def test_lanes__that_only_run_together_are_warned_of(body, between, shape):
+    assert all(lanes(body.replace("ORDER", between), **shape))
+
+
+@pytest.mark.parametrize("body", APART.values(), ids=APART)
+@pytest.mark.parametrize("between", MEET.values(), ids=MEET)
+def test_lanes__that_meet_are_ordered(body, between):
+    assert not any(lanes(body.replace("ORDER", between)))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "st.shared.b32 [%at], 7;\nld.shared.b32 %y, [%at];",  # each its own
+        "st.shared.b32 [box], 7;\nld.shared.b32 %y, [box];",  # all have written it
+        "@%first st.shared.b32 [box], 7;\n@%first ld.shared.b32 %y, [box];",
+        "atom.shared.add.u32 %y, [box], 1;\natom.shared.add.u32 %y, [box], 1;",
+        "@!%w0 st.shared.b32 [%at], 7;\n@%w0 ld.shared.b32 %y, [%at];",
+    ],
+)
+def test_lanes__that_use_their_own_words_need_no_barrier(body):
+    assert not any(lanes(body))
+
+
+def test_lanes__a_report_names_the_write_and_the_barrier_that_is_missing():
+    for (note,) in lanes(NEXT.replace("ORDER", ""), block=96):
+        assert note.severity == "warning"
+        assert note.other_line is not None
+        assert f"which another lane of this warp has written at line {note.other_line}" in note.problem
+        assert "Put bar.warp.sync between them" in note.problem
+
+
 # --- clusters -----------------------------------------------------------------------------------------------
 
 FAR = "mapa.shared::cluster.u32 %z, %x, 1;\nsetp.eq.u32 %q, %rank, 0;\n@%q bra SEND;\n"

@@ -50,6 +50,7 @@ __all__ = [
     "Hazard",
     "InvalidOperand",
     "KernelTrap",
+    "LanesNotOrdered",
     "LaunchError",
     "LoadNotWaitedFor",
     "MissingFenceAfter",
@@ -414,6 +415,18 @@ class SharedMemoryRace(EmulatorError):
         "the hardware may run the two accesses in either order",
         what="two warps use the same bytes of shared memory, at least one writes, and no barrier, mbarrier"
         " or atomic orders them",
+    )
+
+
+class LanesNotOrdered(EmulatorError):
+    """Two lanes of a warp use the same bytes of shared memory, one has written, and nothing orders them."""
+
+    hazard = Hazard(
+        "lanes not ordered",
+        "warning",
+        "the lanes of a warp may run apart; where they stay together, the bytes are there",
+        what="a lane uses bytes of shared memory that another lane of its warp has written, with no"
+        " bar.warp.sync or other barrier between the two",
     )
 
 

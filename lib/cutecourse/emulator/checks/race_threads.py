@@ -9,7 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cutecourse.emulator.checks.clocks import Clocks, Row
-from cutecourse.emulator.checks.race_words import Use, access_of, describe_thread, report_meeting
+from cutecourse.emulator.checks.race_words import (
+    Use,
+    access_of,
+    describe_lanes,
+    describe_thread,
+    report_meeting,
+)
 from cutecourse.emulator.checks.sparse import sparse_zeros
 from cutecourse.emulator.core.bundle import Bundle, Cohort
 from cutecourse.emulator.core.kinds import CHUNK, WARP_SIZE, any_true
@@ -61,6 +67,8 @@ class Threads:
         self.write_by = sparse_zeros((units,), np.uint16)
         self.remote = cohort.size > 1 and plan.elsewhere
         """True if threads may use the memory of other CTAs."""
+        self.write_lane = sparse_zeros((units,), np.uint8)
+        """The lane of the last write, from 1; 0 if several lanes have written in one instruction."""
         columns = clocks.warps if self.remote else self.per_block
         self.read_tag = sparse_zeros((columns, units), np.uint32)
         self.write_before = sparse_zeros((units if plan.asynchronous else 0,), np.uint32)
@@ -87,7 +95,7 @@ class Threads:
         warp = clocks.number(bundle)
         if clocks.changed[warp]:
             self._look_at(warp, bundle.rank)
-        low, _ = self._cached[warp]
+        low, own = self._cached[warp]
         per = access.size // self.plan.unit
         written, by, read = self._words(per)
         tags = written[index]
@@ -103,8 +111,41 @@ class Threads:
                 found = int(writers[place]), int(tags[place]), "write"
                 same = self._writes_the_same(access, index, bad, values)
                 self._report(access, bundle, index, lanes, place, *found, same=same)
+            if bundle.n > 1:
+                own = own[clusters] if per == 1 else own[clusters][:, None]
+            mine = (tags >= own) & (by[index] == warp)
+            if any_true(mine) and clocks.counts(warp):
+                self._check_lanes(access, bundle, index, lanes, mine, tags)
         if access.writes:
             self._check_readers(access, bundle, index, lanes, clusters, read[:, index])
+
+    def _check_lanes(
+        self,
+        access: Access,
+        bundle: Bundle,
+        index: Lanes,
+        lanes: Lanes | None,
+        mine: NDArray[np.bool_],
+        tags: NDArray[np.uint32],
+    ) -> None:
+        """Report bytes that another lane of the warp has written since the warp's lanes last met."""
+        per = access.size // self.plan.unit
+        held = (self.write_lane if per == 1 else self.write_lane.reshape(-1, per))[index]
+        lane = self._lanes(index, lanes)
+        bad = mine & (held != 0) & (held != (lane if per == 1 else lane[:, None]))
+        if any_true(bad):
+            position, *within = (int(place) for place in np.argwhere(bad)[0])
+            byte = int(index[position]) * access.size + sum(within) * self.plan.unit
+            writer = self.clocks.components[self.clocks.number(bundle)]
+            other = Use(writer, int(tags[bad][0]) & self.clocks.line_mask, "write")
+            origin = access.thread(bundle, lanes, position)
+            report_meeting("lanes not ordered", origin, byte, other, describe_lanes, access_of(access))
+
+    @staticmethod
+    def _lanes(index: Lanes, lanes: Lanes | None) -> NDArray[np.uint8]:
+        """The lane of each item of an access, from 1."""
+        every = np.arange(len(index)) if lanes is None else lanes
+        return (every % WARP_SIZE + 1).astype(np.uint8)
 
     def _writes_the_same(
         self, access: Access, index: Lanes, bad: NDArray[np.bool_], values: NDArray[Any] | None
@@ -139,8 +180,19 @@ class Threads:
         if access.writes:
             written[index] = stamp
             by[index] = warp
+            self._remember_lanes(index, lanes, per)
         else:
             read[warp if self.remote else bundle.warp][index] = stamp
+
+    def _remember_lanes(self, index: Lanes, lanes: Lanes | None, per: int) -> None:
+        lane = self._lanes(index, lanes)
+        held = self.write_lane if per == 1 else self.write_lane.reshape(-1, per)
+        held[index] = lane if per == 1 else lane[:, None]
+        others = held[index] != (lane if per == 1 else lane[:, None])
+        if any_true(others):
+            if per > 1:
+                others = others.any(axis=1)
+            held[index[others]] = 0
 
     def _words(self, per: int) -> tuple[NDArray[Any], ...]:
         """The last writers' tags and numbers, and the readers' tags, viewed for accesses of `per` units."""
@@ -153,7 +205,7 @@ class Threads:
         return found
 
     def _look_at(self, warp: int, rank: int) -> None:
-        """Cache what each access needs of a warp's clock: its block's lowest entry, and the warp's own tag.
+        """Cache what each access needs of a warp's clock: the lowest tag to look at, and the warp's own tag.
 
         If warps of other blocks may have written too, the lowest entry is taken as 0.
         """
@@ -161,11 +213,12 @@ class Threads:
         first = rank * self.per_block
         self.clocks.changed[warp] = False
         if self.cohort.n == 1:
-            low = 0 if self.remote else min(known[0, first : first + self.per_block].tolist())
-            self._cached[warp] = (low, int(known[0, warp]) - self.clocks.step)
+            own = int(known[0, warp]) - self.clocks.step
+            low = 0 if self.remote else min(own, *known[0, first : first + self.per_block].tolist())
+            self._cached[warp] = (low, own)
             return
         own = known[:, warp] - np.uint32(self.clocks.step)
-        lows = known[:, first : first + self.per_block].min(axis=1)
+        lows = np.minimum(known[:, first : first + self.per_block].min(axis=1), own)
         self._cached[warp] = (np.zeros_like(lows) if self.remote else lows, own)
 
     def _check_readers(

@@ -10,15 +10,16 @@ it. So the reports do not depend on the order in which the seed runs the warps.
 An asynchronous operation knows what its issuer knew. It is over for a warp that has waited for its
 completion: the mbarrier phase of a copy, the tcgen05.commit of a tcgen05.mma, a bulk group, a wgmma group.
 
-Simplified: lanes of one warp are not compared with each other. Every atomic, volatile, relaxed, acquire or
-            release access and every fence between threads synchronizes with all earlier ones in its cluster,
-            because the emulator does not know which of them publishes data. Races that this hides are not
-            found. For the same reason a relaxed arrival at an mbarrier counts as a releasing one if the
-            kernel has fences between threads, and a relaxed wait always acquires. A relaxed arrival at the
-            cluster's barrier always counts as a releasing one. Arrivals and waits have the scope of the
-            cluster. cp.async.mbarrier.arrive publishes all that its thread has done when the copies are
-            complete. What st.async writes is not recorded. Of several reductions under way to the same bytes
-            only the last is.
+Simplified: lanes of one warp have one clock. They are compared only where one uses what another has written
+            since the warp's last barrier, mbarrier arrival, fence or atomic. Every atomic, volatile, relaxed,
+            acquire or release access and every fence between threads synchronizes with all earlier ones in
+            its cluster, because the emulator does not know which of them publishes data. Races that this
+            hides are not found. For the same reason a relaxed arrival at an mbarrier counts as a releasing
+            one if the kernel has fences between threads, and a relaxed wait always acquires. A relaxed
+            arrival at the cluster's barrier always counts as a releasing one. Arrivals and waits have the
+            scope of the cluster. cp.async.mbarrier.arrive publishes all that its thread has done when the
+            copies are complete. What st.async writes is not recorded. Of several reductions under way to the
+            same bytes only the last is.
 Source:     PTX ISA 9.0, Memory Consistency Model; FastTrack (see emulator.checks.clocks).
 """
 
@@ -58,7 +59,7 @@ if TYPE_CHECKING:
 __all__ = ["Races", "look_for_races"]
 
 _FLAGS = "flags"
-_HAZARDS = ("race", "read before its wait", "stage reused early")
+_HAZARDS = ("race", "lanes not ordered", "read before its wait", "stage reused early")
 
 
 def look_for_races(cohort: Cohort) -> Races | None:
@@ -67,7 +68,7 @@ def look_for_races(cohort: Cohort) -> Races | None:
     if machine.earlier is not None:
         return None  # checks.earlier_launch makes the record then
     plan = machine.program.own(AccessPlan)
-    alone = cohort.size * machine.warps_per_block == 1
+    alone = cohort.size * machine.threads_per_block == 1
     possible = plan.asynchronous or (plan.by_threads and not alone)
     if not machine.program.shared_bytes or not possible:
         return None
@@ -99,6 +100,10 @@ class Races(Observer):
         rows = warps_of(mask) & ~warps_of(bundle.live)
         if any_true(rows):
             self.clocks.arrive(("ended", bundle.rank), bundle, rows)
+
+    def lanes_met(self, bundle: Bundle, mask: NDArray[np.bool_]) -> None:
+        """Begin a new count for warps whose lanes have met."""
+        self.clocks.tick(bundle, warps_of(mask))
 
     def barrier_arrived(self, bundle: Bundle, number: int, rows: NDArray[np.bool_]) -> None:
         """Warps arrive at a barrier of their block."""
