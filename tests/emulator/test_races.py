@@ -297,6 +297,17 @@ APART = {
     "a neighbour's word": NEXT,
     "what one lane has written": "@%first st.shared.b32 [box], 7;\nORDER\nld.shared.b32 %y, [box];",
     "written again": "st.shared.b32 [%at], 7;\nORDER\nxor.b32 %at, %at, 4;\nst.shared.b32 [%at], 8;",
+    "written after it is read": (
+        "bar.sync 0;\nxor.b32 %z, %at, 4;\nld.shared.b32 %y, [%z];\nORDER\nst.shared.b32 [%at], 8;"
+    ),
+    "added to by all": (
+        "bar.sync 0;\nld.shared.b32 %y, [box];\nadd.u32 %y, %y, %me;\nORDER\nst.shared.b32 [box], %y;"
+    ),
+    "copied out by one": (
+        "st.shared.b32 [%at], 7;\nfence.proxy.async.shared::cta;\nORDER\n"
+        "@%first cp.async.bulk.global.shared::cta.bulk_group [%in], [box], 128;\n"
+        "@%first cp.async.bulk.commit_group;\n@%first cp.async.bulk.wait_group 0;"
+    ),
     "half of a vector": (
         "st.shared.b32 [%at], 7;\nORDER\nand.b32 %at, %at, -8;\nld.shared.v2.b32 {%y, %z}, [%at];"
     ),
@@ -342,6 +353,7 @@ def test_lanes__that_meet_are_ordered(body, between):
         "@%first st.shared.b32 [box], 7;\n@%first ld.shared.b32 %y, [box];",
         "atom.shared.add.u32 %y, [box], 1;\natom.shared.add.u32 %y, [box], 1;",
         "@!%w0 st.shared.b32 [%at], 7;\n@%w0 ld.shared.b32 %y, [%at];",
+        "bar.sync 0;\nld.shared.b32 %y, [%at];\nadd.u32 %y, %y, 1;\nst.shared.b32 [%at], %y;",
     ],
 )
 def test_lanes__that_use_their_own_words_need_no_barrier(body):

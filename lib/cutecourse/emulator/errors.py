@@ -419,14 +419,14 @@ class SharedMemoryRace(EmulatorError):
 
 
 class LanesNotOrdered(EmulatorError):
-    """Two lanes of a warp use the same bytes of shared memory, one has written, and nothing orders them."""
+    """Two lanes of a warp use the same bytes of shared memory, one writes, and nothing orders them."""
 
     hazard = Hazard(
         "lanes not ordered",
         "warning",
         "the lanes of a warp may run apart; where they stay together, the bytes are there",
-        what="a lane uses bytes of shared memory that another lane of its warp has written, with no"
-        " bar.warp.sync or other barrier between the two",
+        what="two lanes of a warp use the same bytes of shared memory, at least one writes, and no"
+        " bar.warp.sync or other barrier stands between the two",
     )
 
 

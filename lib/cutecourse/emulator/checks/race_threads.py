@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cutecourse.emulator.checks.clocks import Clocks, Row
+from cutecourse.emulator.checks.race_lanes import LaneUses
 from cutecourse.emulator.checks.race_words import (
     Use,
     access_of,
@@ -67,10 +68,9 @@ class Threads:
         self.write_by = sparse_zeros((units,), np.uint16)
         self.remote = cohort.size > 1 and plan.elsewhere
         """True if threads may use the memory of other CTAs."""
-        self.write_lane = sparse_zeros((units,), np.uint8)
-        """The lane of the last write, from 1; 0 if several lanes have written in one instruction."""
         columns = clocks.warps if self.remote else self.per_block
         self.read_tag = sparse_zeros((columns, units), np.uint32)
+        self.lanes = LaneUses(clocks, cohort.n, columns, units)
         self.write_before = sparse_zeros((units if plan.asynchronous else 0,), np.uint32)
         """The tag of the write before the last one, if the same warp made both; else 0."""
         self.accesses: dict[int, Access] = {}
@@ -95,7 +95,7 @@ class Threads:
         warp = clocks.number(bundle)
         if clocks.changed[warp]:
             self._look_at(warp, bundle.rank)
-        low, own = self._cached[warp]
+        low, _ = self._cached[warp]
         per = access.size // self.plan.unit
         written, by, read = self._words(per)
         tags = written[index]
@@ -111,41 +111,37 @@ class Threads:
                 found = int(writers[place]), int(tags[place]), "write"
                 same = self._writes_the_same(access, index, bad, values)
                 self._report(access, bundle, index, lanes, place, *found, same=same)
-            if bundle.n > 1:
-                own = own[clusters] if per == 1 else own[clusters][:, None]
-            mine = (tags >= own) & (by[index] == warp)
-            if any_true(mine) and clocks.counts(warp):
-                self._check_lanes(access, bundle, index, lanes, mine, tags)
+            since = (tags >= self._met(warp, clusters, per)) & (writers == warp)
+            held = self.lanes.wrote if per == 1 else self.lanes.wrote.reshape(-1, per)
+            apart = self.lanes.apart(held[index], self.lanes.lanes(lanes, per), since, bundle)
+            if apart is not None:
+                self._report_lanes(access, bundle, index, lanes, apart, int(tags[apart]), "write")
         if access.writes:
             self._check_readers(access, bundle, index, lanes, clusters, read[:, index])
 
-    def _check_lanes(
+    def _met(self, warp: int, clusters: Any, per: int) -> Any:
+        """The least tag of what a warp has done since its lanes met, for each item of an access."""
+        if self.cohort.n == 1:
+            return self.lanes.met[warp, 0]
+        found = self.lanes.met[warp][clusters]
+        return found if per == 1 else found[:, None]
+
+    def _report_lanes(
         self,
         access: Access,
         bundle: Bundle,
         index: Lanes,
         lanes: Lanes | None,
-        mine: NDArray[np.bool_],
-        tags: NDArray[np.uint32],
+        place: tuple[int, ...],
+        tag: int,
+        action: str,
     ) -> None:
-        """Report bytes that another lane of the warp has written since the warp's lanes last met."""
-        per = access.size // self.plan.unit
-        held = (self.write_lane if per == 1 else self.write_lane.reshape(-1, per))[index]
-        lane = self._lanes(index, lanes)
-        bad = mine & (held != 0) & (held != (lane if per == 1 else lane[:, None]))
-        if any_true(bad):
-            position, *within = (int(place) for place in np.argwhere(bad)[0])
-            byte = int(index[position]) * access.size + sum(within) * self.plan.unit
-            writer = self.clocks.components[self.clocks.number(bundle)]
-            other = Use(writer, int(tags[bad][0]) & self.clocks.line_mask, "write")
-            origin = access.thread(bundle, lanes, position)
-            report_meeting("lanes not ordered", origin, byte, other, describe_lanes, access_of(access))
-
-    @staticmethod
-    def _lanes(index: Lanes, lanes: Lanes | None) -> NDArray[np.uint8]:
-        """The lane of each item of an access, from 1."""
-        every = np.arange(len(index)) if lanes is None else lanes
-        return (every % WARP_SIZE + 1).astype(np.uint8)
+        """Report that an access meets one of another lane of its warp, and the lanes have not met since."""
+        byte = int(index[place[0]]) * access.size + sum(place[1:]) * self.plan.unit
+        writer = self.clocks.components[self.clocks.number(bundle)]
+        other = Use(writer, tag & self.clocks.line_mask, action)
+        origin = access.thread(bundle, lanes, place[0])
+        report_meeting("lanes not ordered", origin, byte, other, describe_lanes, access_of(access))
 
     def _writes_the_same(
         self, access: Access, index: Lanes, bad: NDArray[np.bool_], values: NDArray[Any] | None
@@ -180,19 +176,11 @@ class Threads:
         if access.writes:
             written[index] = stamp
             by[index] = warp
-            self._remember_lanes(index, lanes, per)
+            self.lanes.note_write(index, self.lanes.lanes(lanes, per), per)
         else:
-            read[warp if self.remote else bundle.warp][index] = stamp
-
-    def _remember_lanes(self, index: Lanes, lanes: Lanes | None, per: int) -> None:
-        lane = self._lanes(index, lanes)
-        held = self.write_lane if per == 1 else self.write_lane.reshape(-1, per)
-        held[index] = lane if per == 1 else lane[:, None]
-        others = held[index] != (lane if per == 1 else lane[:, None])
-        if any_true(others):
-            if per > 1:
-                others = others.any(axis=1)
-            held[index[others]] = 0
+            column = warp if self.remote else bundle.warp
+            self.lanes.note_read(column, index, self.lanes.lanes(lanes, per), per)
+            read[column][index] = stamp
 
     def _words(self, per: int) -> tuple[NDArray[Any], ...]:
         """The last writers' tags and numbers, and the readers' tags, viewed for accesses of `per` units."""
@@ -214,11 +202,12 @@ class Threads:
         self.clocks.changed[warp] = False
         if self.cohort.n == 1:
             own = int(known[0, warp]) - self.clocks.step
-            low = 0 if self.remote else min(own, *known[0, first : first + self.per_block].tolist())
+            met = int(self.lanes.met[warp, 0])
+            low = 0 if self.remote else min(met, *known[0, first : first + self.per_block].tolist())
             self._cached[warp] = (low, own)
             return
         own = known[:, warp] - np.uint32(self.clocks.step)
-        lows = np.minimum(known[:, first : first + self.per_block].min(axis=1), own)
+        lows = np.minimum(known[:, first : first + self.per_block].min(axis=1), self.lanes.met[warp])
         self._cached[warp] = (np.zeros_like(lows) if self.remote else lows, own)
 
     def _check_readers(
@@ -230,8 +219,16 @@ class Threads:
         clusters: Any,
         tags: NDArray[Any],
     ) -> None:
+        warp, per = self.clocks.number(bundle), access.size // self.plan.unit
+        column = warp if self.remote else bundle.warp
+        since = tags[column] >= self._met(warp, clusters, per)
+        if any_true(since):
+            held = self.lanes.read[column] if per == 1 else self.lanes.read[column].reshape(-1, per)
+            apart = self.lanes.apart(held[index], self.lanes.lanes(lanes, per), since, bundle)
+            if apart is not None:
+                self._report_lanes(access, bundle, index, lanes, apart, int(tags[column][apart]), "read")
         first = 0 if self.remote else bundle.rank * self.per_block
-        known = self.clocks.known[self.clocks.number(bundle)][:, first : first + len(tags)]
+        known = self.clocks.known[warp][:, first : first + len(tags)]
         limit = known[clusters].T if bundle.n > 1 else known[0][:, None]
         bad = tags >= (limit if tags.ndim == 2 else limit[..., None])
         if any_true(bad):
@@ -301,6 +298,17 @@ class Threads:
         byte = self._byte(place, tags.shape, first, chunks)
         before = int(self.write_before[byte // self.plan.unit])
         return Met(byte, int(writers[place]), int(tags[place]) & self.clocks.line_mask, before)
+
+    def of_other_lanes(self, origin: Origin, chunks: NDArray[np.int64]) -> Met | None:
+        """A write to chunks by another lane of a thread's warp since its lanes met; None if there is none."""
+        per = CHUNK // self.plan.unit
+        tags = self.write_tag.reshape(-1, per)[chunks]
+        place = self.lanes.of_others(origin, chunks, tags, self.write_by.reshape(-1, per)[chunks])
+        if place is None:
+            return None
+        writer = self.clocks.number(origin.bundle)
+        byte = self._byte(place, tags.shape, 0, chunks)
+        return Met(byte, writer, int(tags[place]) & self.clocks.line_mask, 0)
 
     def unknown_read(self, row: Row, rank: int, first: int, chunks: Chunks) -> Met | None:
         """A read of chunks of CTA `rank` that a clock does not know of; None if there is none."""

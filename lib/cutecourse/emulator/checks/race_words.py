@@ -89,11 +89,12 @@ def describe_thread(origin: Origin, byte: int, other: Use, what: str) -> str:
 
 
 def describe_lanes(origin: Origin, byte: int, other: Use, what: str) -> str:
-    """Describe an access, `what`, that meets a write by another lane of its warp."""
+    """Describe an access or an operation, `what`, that meets an access by another lane of its warp."""
     return (
-        f"{what} {_where(origin, byte)}, which another lane of this warp has written at line"
-        f" {_line(origin, other)}, and nothing orders the two: the lanes of a warp may run apart. Put"
-        " bar.warp.sync between them (__syncwarp in CUDA C++)."
+        f"{what} {_where(origin, byte)}, which another lane of this warp"
+        f" {'has read' if other.action == 'read' else 'has written'} at line {_line(origin, other)}, and"
+        " nothing orders the two: the lanes of a warp may run apart. Put bar.warp.sync between them"
+        " (__syncwarp in CUDA C++)."
     )
 
 

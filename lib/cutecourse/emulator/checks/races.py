@@ -10,16 +10,15 @@ it. So the reports do not depend on the order in which the seed runs the warps.
 An asynchronous operation knows what its issuer knew. It is over for a warp that has waited for its
 completion: the mbarrier phase of a copy, the tcgen05.commit of a tcgen05.mma, a bulk group, a wgmma group.
 
-Simplified: lanes of one warp have one clock. They are compared only where one uses what another has written
-            since the warp's last barrier, mbarrier arrival, fence or atomic. Every atomic, volatile, relaxed,
-            acquire or release access and every fence between threads synchronizes with all earlier ones in
-            its cluster, because the emulator does not know which of them publishes data. Races that this
-            hides are not found. For the same reason a relaxed arrival at an mbarrier counts as a releasing
-            one if the kernel has fences between threads, and a relaxed wait always acquires. A relaxed
-            arrival at the cluster's barrier always counts as a releasing one. Arrivals and waits have the
-            scope of the cluster. cp.async.mbarrier.arrive publishes all that its thread has done when the
-            copies are complete. What st.async writes is not recorded. Of several reductions under way to the
-            same bytes only the last is.
+Simplified: lanes of one warp have one clock; emulator.checks.race_lanes compares them in part. Every atomic,
+            volatile, relaxed, acquire or release access and every fence between threads synchronizes with all
+            earlier ones in its cluster, because the emulator does not know which of them publishes data.
+            Races that this hides are not found. For the same reason a relaxed arrival at an mbarrier counts
+            as a releasing one if the kernel has fences between threads, and a relaxed wait always acquires.
+            A relaxed arrival at the cluster's barrier always counts as a releasing one. Arrivals and waits
+            have the scope of the cluster. cp.async.mbarrier.arrive publishes all that its thread has done
+            when the copies are complete. What st.async writes is not recorded. Of several reductions under
+            way to the same bytes only the last is.
 Source:     PTX ISA 9.0, Memory Consistency Model; FastTrack (see emulator.checks.clocks).
 """
 
@@ -103,11 +102,14 @@ class Races(Observer):
 
     def lanes_met(self, bundle: Bundle, mask: NDArray[np.bool_]) -> None:
         """Begin a new count for warps whose lanes have met."""
-        self.clocks.tick(bundle, warps_of(mask))
+        rows = warps_of(mask)
+        self.clocks.tick(bundle, rows)
+        self.threads.lanes.meet(bundle, rows)
 
     def barrier_arrived(self, bundle: Bundle, number: int, rows: NDArray[np.bool_]) -> None:
         """Warps arrive at a barrier of their block."""
         self.clocks.arrive((bundle.rank, number), bundle, rows)
+        self.threads.lanes.meet(bundle, rows)
 
     def barrier_completed(
         self, rank: int, number: int, rows: NDArray[np.bool_], *, all_threads: bool
@@ -126,7 +128,9 @@ class Races(Observer):
 
     def cluster_arrived(self, bundle: Bundle, mask: NDArray[np.bool_]) -> None:
         """Warps arrive at the barrier of their cluster."""
-        self.clocks.arrive("cluster", bundle, warps_of(mask))
+        rows = warps_of(mask)
+        self.clocks.arrive("cluster", bundle, rows)
+        self.threads.lanes.meet(bundle, rows)
 
     def cluster_completed(self, rows: NDArray[np.bool_]) -> None:
         """The barrier of the cluster is complete in some clusters."""
@@ -141,7 +145,9 @@ class Races(Observer):
 
     def flagged(self, bundle: Bundle, mask: Mask) -> None:
         """Warps run an access or a fence that may publish their work or acquire the work of others."""
-        self.clocks.pass_on(_FLAGS, bundle, warps_of(bundle.full if mask is None else mask))
+        rows = warps_of(bundle.full if mask is None else mask)
+        self.clocks.pass_on(_FLAGS, bundle, rows)
+        self.threads.lanes.meet(bundle, rows)
 
     def proxies_fenced(self, bundle: Bundle, mask: Mask) -> None:
         """Warps run a fence that shows to the asynchronous proxy what they know of."""
@@ -202,6 +208,8 @@ class Races(Observer):
     def mbarrier_seen(self, bundle: Bundle, barrier: MBarrier, phases: int) -> None:
         """Let a warp take over the clocks of all arrivals up to the last complete phase."""
         self.clocks.learn(bundle, barrier.cluster, self._barriers[barrier].done)
+        self.clocks.tick(bundle, barrier.cluster)
+        self.threads.lanes.meet(bundle, barrier.cluster)
 
     def store_asked(self, origin: Origin) -> None:
         """Keep the thread's clock for the mbarrier that its bytes reach later."""
@@ -237,6 +245,7 @@ class Races(Observer):
         if access.flags:  # `flagged` has published what came before; this publishes the access itself
             rows = slice(None) if lanes is None else np.unique(lanes // WARP_SIZE)
             self.clocks.pass_on(_FLAGS, bundle, rows)
+            self.threads.lanes.meet(bundle, rows)
 
     def bulk_writes(self, copy: Copy, parts: Sequence[Chunks], pieces: int) -> None:
         """Check and record a copy into shared memory."""
