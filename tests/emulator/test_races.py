@@ -12,6 +12,7 @@ import pytest
 
 from cutecourse.emulator import EmulatorError, launch
 from cutecourse.emulator.errors import (
+    ExitedCTAError,
     NoBarrierError,
     OverwrittenSource,
     ReadBeforeWait,
@@ -407,6 +408,45 @@ END:
     is_clean(body, grid=2, cluster=2)
     without = body.replace(WAIT.format("AGAIN", "full", 0), "")
     is_reported(without, SharedMemoryRace, {REMOTE, LOAD}, grid=2, cluster=2)
+
+
+MEET_CTAS = "barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;\n"
+FAR_USES = {
+    "store": "@%w0 st.shared::cluster.b32 [%z], %me;",
+    "load": "@%w0 ld.shared::cluster.b32 %y, [%z];",
+    "arrival": "@%first mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%y];",
+}
+
+
+@pytest.mark.parametrize("use", FAR_USES.values(), ids=FAR_USES)
+@pytest.mark.parametrize("met", [True, False])
+def test_cluster__a_cta_ends_after_the_uses_of_its_memory(use, met):
+    """Under each seed, whether or not the CTA has ended before."""
+    far = "mapa.shared::cluster.u32 %z, %x, 1;\nmov.u32 %y, full;\nmapa.shared::cluster.u32 %y, %y, 1;\n"
+    body = f"{far}setp.eq.u32 %q, %rank, 1;\n@%q bra END;\n{use}\nEND:\n{MEET_CTAS if met else ''}"
+    if met:
+        is_clean(body, grid=2, cluster=2)
+        return
+    for kind, line, words in outcomes(body, grid=2, cluster=2):
+        assert (kind, line) == (ExitedCTAError, use), words
+
+
+def test_cluster__a_cta_may_end_when_it_has_waited_for_the_last_use():
+    body = f"""
+    mapa.shared::cluster.u32 %z, %x, 1;
+    mov.u32 %y, full;
+    mapa.shared::cluster.u32 %y, %y, 1;
+    setp.eq.u32 %q, %rank, 1;
+    @%q bra LAST;
+    {FAR_USES["store"]}
+    bar.warp.sync -1;
+    {FAR_USES["arrival"]}
+    bra END;
+LAST:
+    {WAIT.format("AGAIN", "full", 0)}
+END:
+"""
+    is_clean(body, grid=2, cluster=2)
 
 
 # --- bulk copies --------------------------------------------------------------------------------------------

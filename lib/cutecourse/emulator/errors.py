@@ -355,7 +355,7 @@ class ReadOnlyError(EmulatorError):
 
 
 class ExitedCTAError(AddressError):
-    """The shared memory or an mbarrier of a CTA of the cluster is used after that CTA has ended."""
+    """The shared memory or an mbarrier of a CTA of the cluster is used when that CTA may have ended."""
 
     hazard = _fatal(
         "ended CTA", "its memory may belong to another block by then; the hardware faults or harms that block"

@@ -32,6 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cutecourse.emulator.checks.clocks import BarrierClock, Clocks, Row
+from cutecourse.emulator.checks.race_ends import RemoteUses
 from cutecourse.emulator.checks.race_operations import Operation, Operations
 from cutecourse.emulator.checks.race_plan import AccessPlan
 from cutecourse.emulator.checks.race_threads import Lanes, Threads
@@ -85,6 +86,7 @@ class Races(Observer):
         self._fenced = plan.fenced
         self.threads = Threads(cohort, self.clocks, plan)
         self.operations = Operations(cohort, self.clocks, self.threads)
+        self.remote = RemoteUses(cohort, self.clocks)
         cohort.own(Unwritten).last_store = self.threads.last_store
         self.tensor_memory = TensorMemoryRaces(cohort, self.clocks, self.operations)
         self._barriers: dict[MBarrier, BarrierClock] = {}
@@ -99,6 +101,8 @@ class Races(Observer):
         rows = warps_of(mask) & ~warps_of(bundle.live)
         if any_true(rows):
             self.clocks.arrive(("ended", bundle.rank), bundle, rows)
+            over = rows & ~self.cohort.alive(bundle.rank)
+            self.remote.ended(bundle, iter(np.flatnonzero(over).tolist()))
 
     def lanes_met(self, bundle: Bundle, mask: NDArray[np.bool_]) -> None:
         """Begin a new count for warps whose lanes have met."""
@@ -190,7 +194,10 @@ class Races(Observer):
         clock = self._barriers[barrier]
         if work is not None:
             clock.arrive(self._carried[work])
-        elif self._fenced or not origin.site.facts.relaxed:
+            return
+        if barrier.rank != origin.bundle.rank:
+            self.remote.note(barrier.rank, origin, barrier.label())
+        if self._fenced or not origin.site.facts.relaxed:
             self.clocks.release(origin.bundle, barrier.cluster, clock)
 
     def mbarrier_received(self, barrier: MBarrier, origin: Origin, work: Origin | None) -> None:
@@ -242,10 +249,22 @@ class Races(Observer):
         if self.threads.plan.asynchronous:
             self.operations.meet(access, bundle, index, lanes, away=away)
         self.threads.remember(access, bundle, index, lanes)
+        if away:
+            self._note_remote(access, bundle, index, lanes)
         if access.flags:  # `flagged` has published what came before; this publishes the access itself
             rows = slice(None) if lanes is None else np.unique(lanes // WARP_SIZE)
             self.clocks.pass_on(_FLAGS, bundle, rows)
             self.threads.lanes.meet(bundle, rows)
+
+    def _note_remote(self, access: Access, bundle: Bundle, index: Lanes, lanes: Lanes | None) -> None:
+        """Note the uses of other CTAs' memory among an access."""
+        cohort = self.cohort
+        blocks, first = np.unique(index * access.size // cohort.shared_stride, return_index=True)
+        for block, position in zip(blocks.tolist(), first.tolist(), strict=True):
+            if block // cohort.n != bundle.rank:
+                offset = int(index[position]) * access.size % cohort.shared_stride
+                origin = access.thread(bundle, lanes, position)
+                self.remote.note(block // cohort.n, origin, f"shared offset 0x{offset:x}")
 
     def bulk_writes(self, copy: Copy, parts: Sequence[Chunks], pieces: int) -> None:
         """Check and record a copy into shared memory."""
