@@ -43,12 +43,12 @@ _OWN_VALUES = "registers hold no layout: the kernel is right for other places of
 
 
 def a_tile(kernel: Kernel, place: Place, axis: int) -> int:
-    """The side of a load's box along an axis; 64 where it is not known from the text."""
+    """The side of a load's box along an axis, or of all boxes of a multicast; 64 where it is not known."""
     found = sites.source(kernel, place["map"])
     for number, param in enumerate(kernel.spec.params if kernel.spec else ()):
         if param in kernel.maps and found and (found == param.name or found.endswith(f"_param_{number}")):
             assert isinstance(param, TensorMapSpec)
-            return param.encoding.box[axis]
+            return param.encoding.box[axis] * (param.num_multicast if place["mask"] else 1)
     return 64
 
 

@@ -110,7 +110,7 @@ def announced_at_the_end(kernel: Kernel) -> Iterator[Change]:
 
 def arrays_of_another_type(kernel: Kernel) -> Iterator[Change]:
     """An array of integers on the host that the kernel uses as floats."""
-    if not re.search(r"\b(?:ld|st|red|atom)\.global[\w.:]*\.f(?:32|64)\b", kernel.code):
+    if not re.search(r"\b(?:ld|st|red|atom)\.global(?!\S*\.v[248])\S*\.f(?:32|64)\b", kernel.code):
         return
     for param in () if kernel.spec is None else kernel.spec.tensors:
         other = _ANOTHER_TYPE.get(param.dtype.name)
@@ -301,8 +301,8 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "a warp ends before a barrier",
         "the last warp leaves where the others wait for all",
-        frozenset({"BarrierSkipped"}) | NEVER,
-        "the document asks all threads for the barrier; what the warp had to do is missing",
+        frozenset({"BarrierSkipped", "UninitializedRead"}) | NEVER,
+        "the document asks all threads for the barrier; what the warp had to do, or to write, is missing",
         ends_early,
     ),
     Rule(

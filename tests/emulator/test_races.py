@@ -12,6 +12,7 @@ import pytest
 
 from cutecourse.emulator import EmulatorError, launch
 from cutecourse.emulator.errors import (
+    ExitedCTAError,
     NoBarrierError,
     OverwrittenSource,
     ReadBeforeWait,
@@ -290,6 +291,84 @@ def test_threads__a_thread_that_completes_bytes_publishes_nothing():
     is_clean(f"{STORE}\nmembar.cta;\n{expect}{complete}{wait}{LOAD}")
 
 
+# --- lanes of a warp ----------------------------------------------------------------------------------------
+
+NEXT = "st.shared.b32 [%at], 7;\nORDER\nxor.b32 %at, %at, 4;\nld.shared.b32 %y, [%at];"
+APART = {
+    "a neighbour's word": NEXT,
+    "what one lane has written": "@%first st.shared.b32 [box], 7;\nORDER\nld.shared.b32 %y, [box];",
+    "written again": "st.shared.b32 [%at], 7;\nORDER\nxor.b32 %at, %at, 4;\nst.shared.b32 [%at], 8;",
+    "written after it is read": (
+        "bar.sync 0;\nxor.b32 %z, %at, 4;\nld.shared.b32 %y, [%z];\nORDER\nst.shared.b32 [%at], 8;"
+    ),
+    "added to by all": (
+        "bar.sync 0;\nld.shared.b32 %y, [box];\nadd.u32 %y, %y, %me;\nORDER\nst.shared.b32 [box], %y;"
+    ),
+    "copied out by one": (
+        "st.shared.b32 [%at], 7;\nfence.proxy.async.shared::cta;\nORDER\n"
+        "@%first cp.async.bulk.global.shared::cta.bulk_group [%in], [box], 128;\n"
+        "@%first cp.async.bulk.commit_group;\n@%first cp.async.bulk.wait_group 0;"
+    ),
+    "half of a vector": (
+        "st.shared.b32 [%at], 7;\nORDER\nand.b32 %at, %at, -8;\nld.shared.v2.b32 {%y, %z}, [%at];"
+    ),
+    "a row of ldmatrix": (
+        "st.shared.b32 [%at], 7;\nORDER\nand.b32 %z, %me, 7;\nshl.b32 %z, %z, 4;\nadd.u32 %z, %z, %x;\n"
+        "ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%y}, [%z];"
+    ),
+}
+NO_ORDER = {
+    "nothing": "",
+    "a shuffle": "shfl.sync.idx.b32 %z, %me, 0, 31, -1;",
+    "a vote": "vote.sync.all.pred %q, %first, -1;",
+}
+MEET = {"bar.warp.sync": "bar.warp.sync -1;", "bar.sync": "bar.sync 0;"}
+
+
+def lanes(body, **options):
+    """The notes of lanes that nothing orders, under a few seeds."""
+    args = [np.arange(1024, dtype=np.uint8)]
+    for seed in range(3):
+        notes = launch(kernel(body), **{"grid": 1, "block": 32, "args": args, "seed": seed} | options).notes
+        yield [note for note in notes if note.hazard.name == "lanes not ordered"]
+
+
+@pytest.mark.parametrize("body", APART.values(), ids=APART)
+@pytest.mark.parametrize("between", NO_ORDER.values(), ids=NO_ORDER)
+@pytest.mark.parametrize("shape", [{}, {"grid": 5}], ids=["alone", "many"])
+def test_lanes__that_only_run_together_are_warned_of(body, between, shape):
+    assert all(lanes(body.replace("ORDER", between), **shape))
+
+
+@pytest.mark.parametrize("body", APART.values(), ids=APART)
+@pytest.mark.parametrize("between", MEET.values(), ids=MEET)
+def test_lanes__that_meet_are_ordered(body, between):
+    assert not any(lanes(body.replace("ORDER", between)))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "st.shared.b32 [%at], 7;\nld.shared.b32 %y, [%at];",  # each its own
+        "st.shared.b32 [box], 7;\nld.shared.b32 %y, [box];",  # all have written it
+        "@%first st.shared.b32 [box], 7;\n@%first ld.shared.b32 %y, [box];",
+        "atom.shared.add.u32 %y, [box], 1;\natom.shared.add.u32 %y, [box], 1;",
+        "@!%w0 st.shared.b32 [%at], 7;\n@%w0 ld.shared.b32 %y, [%at];",
+        "bar.sync 0;\nld.shared.b32 %y, [%at];\nadd.u32 %y, %y, 1;\nst.shared.b32 [%at], %y;",
+    ],
+)
+def test_lanes__that_use_their_own_words_need_no_barrier(body):
+    assert not any(lanes(body))
+
+
+def test_lanes__a_report_names_the_write_and_the_barrier_that_is_missing():
+    for (note,) in lanes(NEXT.replace("ORDER", ""), block=96):
+        assert note.severity == "warning"
+        assert note.other_line is not None
+        assert f"which another lane of this warp has written at line {note.other_line}" in note.problem
+        assert "Put bar.warp.sync between them" in note.problem
+
+
 # --- clusters -----------------------------------------------------------------------------------------------
 
 FAR = "mapa.shared::cluster.u32 %z, %x, 1;\nsetp.eq.u32 %q, %rank, 0;\n@%q bra SEND;\n"
@@ -329,6 +408,45 @@ END:
     is_clean(body, grid=2, cluster=2)
     without = body.replace(WAIT.format("AGAIN", "full", 0), "")
     is_reported(without, SharedMemoryRace, {REMOTE, LOAD}, grid=2, cluster=2)
+
+
+MEET_CTAS = "barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;\n"
+FAR_USES = {
+    "store": "@%w0 st.shared::cluster.b32 [%z], %me;",
+    "load": "@%w0 ld.shared::cluster.b32 %y, [%z];",
+    "arrival": "@%first mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%y];",
+}
+
+
+@pytest.mark.parametrize("use", FAR_USES.values(), ids=FAR_USES)
+@pytest.mark.parametrize("met", [True, False])
+def test_cluster__a_cta_ends_after_the_uses_of_its_memory(use, met):
+    """Under each seed, whether or not the CTA has ended before."""
+    far = "mapa.shared::cluster.u32 %z, %x, 1;\nmov.u32 %y, full;\nmapa.shared::cluster.u32 %y, %y, 1;\n"
+    body = f"{far}setp.eq.u32 %q, %rank, 1;\n@%q bra END;\n{use}\nEND:\n{MEET_CTAS if met else ''}"
+    if met:
+        is_clean(body, grid=2, cluster=2)
+        return
+    for kind, line, words in outcomes(body, grid=2, cluster=2):
+        assert (kind, line) == (ExitedCTAError, use), words
+
+
+def test_cluster__a_cta_may_end_when_it_has_waited_for_the_last_use():
+    body = f"""
+    mapa.shared::cluster.u32 %z, %x, 1;
+    mov.u32 %y, full;
+    mapa.shared::cluster.u32 %y, %y, 1;
+    setp.eq.u32 %q, %rank, 1;
+    @%q bra LAST;
+    {FAR_USES["store"]}
+    bar.warp.sync -1;
+    {FAR_USES["arrival"]}
+    bra END;
+LAST:
+    {WAIT.format("AGAIN", "full", 0)}
+END:
+"""
+    is_clean(body, grid=2, cluster=2)
 
 
 # --- bulk copies --------------------------------------------------------------------------------------------

@@ -224,6 +224,9 @@ SCENES: dict[str, Scene | Product | Warpgroup | ChangedMap | Chain] = {
         options=PAIR,
     ),
     "race": Scene("st.shared.b32 [box], %me;\n", options={"block": 64}),
+    "lanes not ordered": Scene(
+        "setp.eq.u32 %p, %me, 0;\n@%p st.shared.b32 [box], %me;\nld.shared.b32 %x, [box];\n"
+    ),
     "same value written": Scene("st.shared.b32 [box], 7;\n", options={"block": 64}),
     "read before its wait": Scene(INIT + EXPECT + LOAD + LATER + "ld.shared.b32 %x, [box];\n" + WAIT),
     "stage reused early": Scene(INIT + EXPECT.replace("16;", "32;") + LOAD + LOAD + WAIT),

@@ -50,6 +50,7 @@ __all__ = [
     "Hazard",
     "InvalidOperand",
     "KernelTrap",
+    "LanesNotOrdered",
     "LaunchError",
     "LoadNotWaitedFor",
     "MissingFenceAfter",
@@ -354,7 +355,7 @@ class ReadOnlyError(EmulatorError):
 
 
 class ExitedCTAError(AddressError):
-    """The shared memory or an mbarrier of a CTA of the cluster is used after that CTA has ended."""
+    """The shared memory or an mbarrier of a CTA of the cluster is used when that CTA may have ended."""
 
     hazard = _fatal(
         "ended CTA", "its memory may belong to another block by then; the hardware faults or harms that block"
@@ -414,6 +415,18 @@ class SharedMemoryRace(EmulatorError):
         "the hardware may run the two accesses in either order",
         what="two warps use the same bytes of shared memory, at least one writes, and no barrier, mbarrier"
         " or atomic orders them",
+    )
+
+
+class LanesNotOrdered(EmulatorError):
+    """Two lanes of a warp use the same bytes of shared memory, one writes, and nothing orders them."""
+
+    hazard = Hazard(
+        "lanes not ordered",
+        "warning",
+        "the lanes of a warp may run apart; where they stay together, the bytes are there",
+        what="two lanes of a warp use the same bytes of shared memory, at least one writes, and no"
+        " bar.warp.sync or other barrier stands between the two",
     )
 
 

@@ -177,6 +177,10 @@ class Clocks:
             self.known[warp, rows, warp] += self.step
         self.changed[warp] = True
 
+    def counts(self, warp: int) -> bool:
+        """False once a warp's count has stopped: then its later actions are not told apart."""
+        return self._ticks[warp] < self.most
+
     def fence(self, bundle: Bundle, rows: NDArray[np.bool_]) -> None:
         """Warps of the clusters `rows` run a proxy fence: it follows all that they know of."""
         own = self.known[self.number(bundle)]

@@ -20,6 +20,7 @@ from cutecourse.emulator.checks.race_threads import Lanes, Met, Threads, nth_chu
 from cutecourse.emulator.checks.race_words import (
     Use,
     access_of,
+    describe_lanes,
     describe_reuse,
     describe_thread,
     describe_unfenced,
@@ -385,6 +386,11 @@ class Operations:
             if met is not None and self.cohort.shared_written[met.byte] == IN_SIGHT:
                 other = Use(self.clocks.components[met.warp], met.line, "write")
                 report_meeting("no proxy fence", origin, met.byte, other, describe_unfenced)
+            met = self.threads.of_other_lanes(origin, chunks)
+            if met is not None and reader.whose.kind != "wgmma":  # all lanes of a warp issue a wgmma together
+                other = Use(self.clocks.components[met.warp], met.line, "write")
+                what = f"{origin.site.instruction.name} reads"
+                report_meeting("lanes not ordered", origin, met.byte, other, describe_lanes, what)
             return
         thread = self.threads.thread(met.warp, met.line, origin.lane // WARP_SIZE)
         if thread is not None and 0 < met.before < int(row[met.warp]):

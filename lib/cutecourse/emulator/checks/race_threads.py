@@ -9,7 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cutecourse.emulator.checks.clocks import Clocks, Row
-from cutecourse.emulator.checks.race_words import Use, access_of, describe_thread, report_meeting
+from cutecourse.emulator.checks.race_lanes import LaneUses
+from cutecourse.emulator.checks.race_words import (
+    Use,
+    access_of,
+    describe_lanes,
+    describe_thread,
+    report_meeting,
+)
 from cutecourse.emulator.checks.sparse import sparse_zeros
 from cutecourse.emulator.core.bundle import Bundle, Cohort
 from cutecourse.emulator.core.kinds import CHUNK, WARP_SIZE, any_true
@@ -63,6 +70,7 @@ class Threads:
         """True if threads may use the memory of other CTAs."""
         columns = clocks.warps if self.remote else self.per_block
         self.read_tag = sparse_zeros((columns, units), np.uint32)
+        self.lanes = LaneUses(clocks, cohort.n, columns, units)
         self.write_before = sparse_zeros((units if plan.asynchronous else 0,), np.uint32)
         """The tag of the write before the last one, if the same warp made both; else 0."""
         self.accesses: dict[int, Access] = {}
@@ -103,8 +111,37 @@ class Threads:
                 found = int(writers[place]), int(tags[place]), "write"
                 same = self._writes_the_same(access, index, bad, values)
                 self._report(access, bundle, index, lanes, place, *found, same=same)
+            since = (tags >= self._met(warp, clusters, per)) & (writers == warp)
+            held = self.lanes.wrote if per == 1 else self.lanes.wrote.reshape(-1, per)
+            apart = self.lanes.apart(held[index], self.lanes.lanes(lanes, per), since, bundle)
+            if apart is not None:
+                self._report_lanes(access, bundle, index, lanes, apart, int(tags[apart]), "write")
         if access.writes:
             self._check_readers(access, bundle, index, lanes, clusters, read[:, index])
+
+    def _met(self, warp: int, clusters: Any, per: int) -> Any:
+        """The least tag of what a warp has done since its lanes met, for each item of an access."""
+        if self.cohort.n == 1:
+            return self.lanes.met[warp, 0]
+        found = self.lanes.met[warp][clusters]
+        return found if per == 1 else found[:, None]
+
+    def _report_lanes(
+        self,
+        access: Access,
+        bundle: Bundle,
+        index: Lanes,
+        lanes: Lanes | None,
+        place: tuple[int, ...],
+        tag: int,
+        action: str,
+    ) -> None:
+        """Report that an access meets one of another lane of its warp, and the lanes have not met since."""
+        byte = int(index[place[0]]) * access.size + sum(place[1:]) * self.plan.unit
+        writer = self.clocks.components[self.clocks.number(bundle)]
+        other = Use(writer, tag & self.clocks.line_mask, action)
+        origin = access.thread(bundle, lanes, place[0])
+        report_meeting("lanes not ordered", origin, byte, other, describe_lanes, access_of(access))
 
     def _writes_the_same(
         self, access: Access, index: Lanes, bad: NDArray[np.bool_], values: NDArray[Any] | None
@@ -139,8 +176,11 @@ class Threads:
         if access.writes:
             written[index] = stamp
             by[index] = warp
+            self.lanes.note_write(index, self.lanes.lanes(lanes, per), per)
         else:
-            read[warp if self.remote else bundle.warp][index] = stamp
+            column = warp if self.remote else bundle.warp
+            self.lanes.note_read(column, index, self.lanes.lanes(lanes, per), per)
+            read[column][index] = stamp
 
     def _words(self, per: int) -> tuple[NDArray[Any], ...]:
         """The last writers' tags and numbers, and the readers' tags, viewed for accesses of `per` units."""
@@ -153,7 +193,7 @@ class Threads:
         return found
 
     def _look_at(self, warp: int, rank: int) -> None:
-        """Cache what each access needs of a warp's clock: its block's lowest entry, and the warp's own tag.
+        """Cache what each access needs of a warp's clock: the lowest tag to look at, and the warp's own tag.
 
         If warps of other blocks may have written too, the lowest entry is taken as 0.
         """
@@ -161,11 +201,13 @@ class Threads:
         first = rank * self.per_block
         self.clocks.changed[warp] = False
         if self.cohort.n == 1:
-            low = 0 if self.remote else min(known[0, first : first + self.per_block].tolist())
-            self._cached[warp] = (low, int(known[0, warp]) - self.clocks.step)
+            own = int(known[0, warp]) - self.clocks.step
+            met = int(self.lanes.met[warp, 0])
+            low = 0 if self.remote else min(met, *known[0, first : first + self.per_block].tolist())
+            self._cached[warp] = (low, own)
             return
         own = known[:, warp] - np.uint32(self.clocks.step)
-        lows = known[:, first : first + self.per_block].min(axis=1)
+        lows = np.minimum(known[:, first : first + self.per_block].min(axis=1), self.lanes.met[warp])
         self._cached[warp] = (np.zeros_like(lows) if self.remote else lows, own)
 
     def _check_readers(
@@ -177,8 +219,16 @@ class Threads:
         clusters: Any,
         tags: NDArray[Any],
     ) -> None:
+        warp, per = self.clocks.number(bundle), access.size // self.plan.unit
+        column = warp if self.remote else bundle.warp
+        since = tags[column] >= self._met(warp, clusters, per)
+        if any_true(since):
+            held = self.lanes.read[column] if per == 1 else self.lanes.read[column].reshape(-1, per)
+            apart = self.lanes.apart(held[index], self.lanes.lanes(lanes, per), since, bundle)
+            if apart is not None:
+                self._report_lanes(access, bundle, index, lanes, apart, int(tags[column][apart]), "read")
         first = 0 if self.remote else bundle.rank * self.per_block
-        known = self.clocks.known[self.clocks.number(bundle)][:, first : first + len(tags)]
+        known = self.clocks.known[warp][:, first : first + len(tags)]
         limit = known[clusters].T if bundle.n > 1 else known[0][:, None]
         bad = tags >= (limit if tags.ndim == 2 else limit[..., None])
         if any_true(bad):
@@ -248,6 +298,17 @@ class Threads:
         byte = self._byte(place, tags.shape, first, chunks)
         before = int(self.write_before[byte // self.plan.unit])
         return Met(byte, int(writers[place]), int(tags[place]) & self.clocks.line_mask, before)
+
+    def of_other_lanes(self, origin: Origin, chunks: NDArray[np.int64]) -> Met | None:
+        """A write to chunks by another lane of a thread's warp since its lanes met; None if there is none."""
+        per = CHUNK // self.plan.unit
+        tags = self.write_tag.reshape(-1, per)[chunks]
+        place = self.lanes.of_others(origin, chunks, tags, self.write_by.reshape(-1, per)[chunks])
+        if place is None:
+            return None
+        writer = self.clocks.number(origin.bundle)
+        byte = self._byte(place, tags.shape, 0, chunks)
+        return Met(byte, writer, int(tags[place]) & self.clocks.line_mask, 0)
 
     def unknown_read(self, row: Row, rank: int, first: int, chunks: Chunks) -> Met | None:
         """A read of chunks of CTA `rank` that a clock does not know of; None if there is none."""

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Use",
     "access_of",
+    "describe_lanes",
     "describe_reuse",
     "describe_thread",
     "describe_unfenced",
@@ -84,6 +85,16 @@ def describe_thread(origin: Origin, byte: int, other: Use, what: str) -> str:
         f"{what} {_where(origin, byte)}, which {_who(origin, other)} {verb} at line {_line(origin, other)},"
         " and nothing orders the two. Put a barrier of both warps between them: bar.sync, or an mbarrier at"
         " which the first warp arrives and for which the second waits."
+    )
+
+
+def describe_lanes(origin: Origin, byte: int, other: Use, what: str) -> str:
+    """Describe an access or an operation, `what`, that meets an access by another lane of its warp."""
+    return (
+        f"{what} {_where(origin, byte)}, which another lane of this warp"
+        f" {'has read' if other.action == 'read' else 'has written'} at line {_line(origin, other)}, and"
+        " nothing orders the two: the lanes of a warp may run apart. Put bar.warp.sync between them"
+        " (__syncwarp in CUDA C++)."
     )
 
 

@@ -10,15 +10,15 @@ it. So the reports do not depend on the order in which the seed runs the warps.
 An asynchronous operation knows what its issuer knew. It is over for a warp that has waited for its
 completion: the mbarrier phase of a copy, the tcgen05.commit of a tcgen05.mma, a bulk group, a wgmma group.
 
-Simplified: lanes of one warp are not compared with each other. Every atomic, volatile, relaxed, acquire or
-            release access and every fence between threads synchronizes with all earlier ones in its cluster,
-            because the emulator does not know which of them publishes data. Races that this hides are not
-            found. For the same reason a relaxed arrival at an mbarrier counts as a releasing one if the
-            kernel has fences between threads, and a relaxed wait always acquires. A relaxed arrival at the
-            cluster's barrier always counts as a releasing one. Arrivals and waits have the scope of the
-            cluster. cp.async.mbarrier.arrive publishes all that its thread has done when the copies are
-            complete. What st.async writes is not recorded. Of several reductions under way to the same bytes
-            only the last is.
+Simplified: lanes of one warp have one clock; emulator.checks.race_lanes compares them in part. Every atomic,
+            volatile, relaxed, acquire or release access and every fence between threads synchronizes with all
+            earlier ones in its cluster, because the emulator does not know which of them publishes data.
+            Races that this hides are not found. For the same reason a relaxed arrival at an mbarrier counts
+            as a releasing one if the kernel has fences between threads, and a relaxed wait always acquires.
+            A relaxed arrival at the cluster's barrier always counts as a releasing one. Arrivals and waits
+            have the scope of the cluster. cp.async.mbarrier.arrive publishes all that its thread has done
+            when the copies are complete. What st.async writes is not recorded. Of several reductions under
+            way to the same bytes only the last is.
 Source:     PTX ISA 9.0, Memory Consistency Model; FastTrack (see emulator.checks.clocks).
 """
 
@@ -32,6 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cutecourse.emulator.checks.clocks import BarrierClock, Clocks, Row
+from cutecourse.emulator.checks.race_ends import RemoteUses
 from cutecourse.emulator.checks.race_operations import Operation, Operations
 from cutecourse.emulator.checks.race_plan import AccessPlan
 from cutecourse.emulator.checks.race_threads import Lanes, Threads
@@ -58,7 +59,7 @@ if TYPE_CHECKING:
 __all__ = ["Races", "look_for_races"]
 
 _FLAGS = "flags"
-_HAZARDS = ("race", "read before its wait", "stage reused early")
+_HAZARDS = ("race", "lanes not ordered", "read before its wait", "stage reused early")
 
 
 def look_for_races(cohort: Cohort) -> Races | None:
@@ -67,7 +68,7 @@ def look_for_races(cohort: Cohort) -> Races | None:
     if machine.earlier is not None:
         return None  # checks.earlier_launch makes the record then
     plan = machine.program.own(AccessPlan)
-    alone = cohort.size * machine.warps_per_block == 1
+    alone = cohort.size * machine.threads_per_block == 1
     possible = plan.asynchronous or (plan.by_threads and not alone)
     if not machine.program.shared_bytes or not possible:
         return None
@@ -85,6 +86,7 @@ class Races(Observer):
         self._fenced = plan.fenced
         self.threads = Threads(cohort, self.clocks, plan)
         self.operations = Operations(cohort, self.clocks, self.threads)
+        self.remote = RemoteUses(cohort, self.clocks)
         cohort.own(Unwritten).last_store = self.threads.last_store
         self.tensor_memory = TensorMemoryRaces(cohort, self.clocks, self.operations)
         self._barriers: dict[MBarrier, BarrierClock] = {}
@@ -99,10 +101,19 @@ class Races(Observer):
         rows = warps_of(mask) & ~warps_of(bundle.live)
         if any_true(rows):
             self.clocks.arrive(("ended", bundle.rank), bundle, rows)
+            over = rows & ~self.cohort.alive(bundle.rank)
+            self.remote.ended(bundle, iter(np.flatnonzero(over).tolist()))
+
+    def lanes_met(self, bundle: Bundle, mask: NDArray[np.bool_]) -> None:
+        """Begin a new count for warps whose lanes have met."""
+        rows = warps_of(mask)
+        self.clocks.tick(bundle, rows)
+        self.threads.lanes.meet(bundle, rows)
 
     def barrier_arrived(self, bundle: Bundle, number: int, rows: NDArray[np.bool_]) -> None:
         """Warps arrive at a barrier of their block."""
         self.clocks.arrive((bundle.rank, number), bundle, rows)
+        self.threads.lanes.meet(bundle, rows)
 
     def barrier_completed(
         self, rank: int, number: int, rows: NDArray[np.bool_], *, all_threads: bool
@@ -121,7 +132,9 @@ class Races(Observer):
 
     def cluster_arrived(self, bundle: Bundle, mask: NDArray[np.bool_]) -> None:
         """Warps arrive at the barrier of their cluster."""
-        self.clocks.arrive("cluster", bundle, warps_of(mask))
+        rows = warps_of(mask)
+        self.clocks.arrive("cluster", bundle, rows)
+        self.threads.lanes.meet(bundle, rows)
 
     def cluster_completed(self, rows: NDArray[np.bool_]) -> None:
         """The barrier of the cluster is complete in some clusters."""
@@ -136,7 +149,9 @@ class Races(Observer):
 
     def flagged(self, bundle: Bundle, mask: Mask) -> None:
         """Warps run an access or a fence that may publish their work or acquire the work of others."""
-        self.clocks.pass_on(_FLAGS, bundle, warps_of(bundle.full if mask is None else mask))
+        rows = warps_of(bundle.full if mask is None else mask)
+        self.clocks.pass_on(_FLAGS, bundle, rows)
+        self.threads.lanes.meet(bundle, rows)
 
     def proxies_fenced(self, bundle: Bundle, mask: Mask) -> None:
         """Warps run a fence that shows to the asynchronous proxy what they know of."""
@@ -179,7 +194,10 @@ class Races(Observer):
         clock = self._barriers[barrier]
         if work is not None:
             clock.arrive(self._carried[work])
-        elif self._fenced or not origin.site.facts.relaxed:
+            return
+        if barrier.rank != origin.bundle.rank:
+            self.remote.note(barrier.rank, origin, barrier.label())
+        if self._fenced or not origin.site.facts.relaxed:
             self.clocks.release(origin.bundle, barrier.cluster, clock)
 
     def mbarrier_received(self, barrier: MBarrier, origin: Origin, work: Origin | None) -> None:
@@ -197,6 +215,8 @@ class Races(Observer):
     def mbarrier_seen(self, bundle: Bundle, barrier: MBarrier, phases: int) -> None:
         """Let a warp take over the clocks of all arrivals up to the last complete phase."""
         self.clocks.learn(bundle, barrier.cluster, self._barriers[barrier].done)
+        self.clocks.tick(bundle, barrier.cluster)
+        self.threads.lanes.meet(bundle, barrier.cluster)
 
     def store_asked(self, origin: Origin) -> None:
         """Keep the thread's clock for the mbarrier that its bytes reach later."""
@@ -229,9 +249,22 @@ class Races(Observer):
         if self.threads.plan.asynchronous:
             self.operations.meet(access, bundle, index, lanes, away=away)
         self.threads.remember(access, bundle, index, lanes)
+        if away:
+            self._note_remote(access, bundle, index, lanes)
         if access.flags:  # `flagged` has published what came before; this publishes the access itself
             rows = slice(None) if lanes is None else np.unique(lanes // WARP_SIZE)
             self.clocks.pass_on(_FLAGS, bundle, rows)
+            self.threads.lanes.meet(bundle, rows)
+
+    def _note_remote(self, access: Access, bundle: Bundle, index: Lanes, lanes: Lanes | None) -> None:
+        """Note the uses of other CTAs' memory among an access."""
+        cohort = self.cohort
+        blocks, first = np.unique(index * access.size // cohort.shared_stride, return_index=True)
+        for block, position in zip(blocks.tolist(), first.tolist(), strict=True):
+            if block // cohort.n != bundle.rank:
+                offset = int(index[position]) * access.size % cohort.shared_stride
+                origin = access.thread(bundle, lanes, position)
+                self.remote.note(block // cohort.n, origin, f"shared offset 0x{offset:x}")
 
     def bulk_writes(self, copy: Copy, parts: Sequence[Chunks], pieces: int) -> None:
         """Check and record a copy into shared memory."""

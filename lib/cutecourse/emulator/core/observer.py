@@ -115,6 +115,9 @@ class Observer:
 
     # --- barriers ---------------------------------------------------------------------------------------
 
+    def lanes_met(self, bundle: Bundle, mask: NDArray[np.bool_]) -> None:
+        """Lanes of warps have come together at a bar.warp.sync."""
+
     def barrier_arrived(self, bundle: Bundle, number: int, rows: NDArray[np.bool_]) -> None:
         """Warps of a bundle, shape (n,), arrive at a barrier of their block."""
 
@@ -349,6 +352,7 @@ class Listeners:
         flagged = _of(Observer.flagged)
         proxies_fenced = _of(Observer.proxies_fenced)
         grid_waited = _of(Observer.grid_waited)
+        lanes_met = _of(Observer.lanes_met)
         barrier_arrived = _of(Observer.barrier_arrived)
         barrier_completed = _of(Observer.barrier_completed)
         barrier_left = _of(Observer.barrier_left)

@@ -438,6 +438,9 @@ def bar_warp_sync(site: Site) -> Step:
         # A lane may go on when every live lane that it names waits with the same mask.
         same = (named[:, :, None] == named[:, None, :]) & present[:, None, :]
         go = present & ((named & live & ~lane_masks(same)) == 0)
+        if any_true(go):
+            for tell in bundle.cohort.listeners.lanes_met:
+                tell(bundle, go)
         goes_on = False
         for one, wait in waiting:
             if bundle.keep_waiting(one, go) is not one:

@@ -1,0 +1,87 @@
+"""The lanes of a warp in the race record: which lane last wrote or read each unit of shared memory.
+
+The lanes of a warp have one clock, so the clocks do not tell them apart. They meet at a barrier, at the wait
+for an mbarrier's phase, and at an access or a fence that may synchronize threads. If one lane has written a
+byte since then, and another lane uses it, nothing orders the two, because since Volta the lanes of a warp may
+run apart. The same holds if one lane has read a byte and another lane writes it.
+
+Simplified: an arrival at an mbarrier publishes what all lanes of the warp have done. If several lanes store
+            to one place in one instruction, they and later uses of that place are not compared. Of several
+            lanes that read a place, only the last is.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cutecourse.emulator.checks.clocks import Clocks
+from cutecourse.emulator.checks.sparse import sparse_zeros
+from cutecourse.emulator.core.bundle import Bundle
+from cutecourse.emulator.core.kinds import WARP_SIZE, any_true
+
+if TYPE_CHECKING:
+    from cutecourse.emulator.core.origin import Origin
+
+__all__ = ["LaneUses"]
+
+_Lanes = NDArray[np.uint8]
+"""Lanes, counted from 1."""
+
+
+class LaneUses:
+    """The lane that last wrote each unit, and the lane of each warp that last read it."""
+
+    def __init__(self, clocks: Clocks, clusters: int, columns: int, units: int) -> None:
+        """`columns` is the number of warps whose reads are kept."""
+        self._clocks = clocks
+        self.wrote: _Lanes = sparse_zeros((units,), np.uint8)
+        """0 also if several lanes have written in one instruction."""
+        self.read: _Lanes = sparse_zeros((columns, units), np.uint8)
+        self.met = np.zeros((clocks.warps, clusters), dtype=np.uint32)
+        """The least tag of what a warp has done since its lanes last met."""
+
+        self._lanes = (np.arange(clusters * WARP_SIZE) % WARP_SIZE + 1).astype(np.uint8)
+
+    def lanes(self, lanes: NDArray[np.int64] | None, per: int) -> _Lanes:
+        """The lane of each item of an access, shaped for items of `per` units."""
+        found = self._lanes if lanes is None else self._lanes[lanes]
+        return found if per == 1 else found[:, None]
+
+    def meet(self, bundle: Bundle, rows: Any) -> None:
+        """Lanes of the bundle's warps in some clusters come together, just after their clocks have ticked."""
+        warp = self._clocks.number(bundle)
+        self.met[warp, rows] = self._clocks.known[warp, rows, warp] - np.uint32(self._clocks.step)
+
+    def apart(
+        self, held: _Lanes, mine: _Lanes, since: NDArray[np.bool_], bundle: Bundle
+    ) -> tuple[int, ...] | None:
+        """The place of the first unit that another lane has used since the lanes met; None without one."""
+        bad = since & (held != 0) & (held != mine)
+        if not any_true(bad) or not self._clocks.counts(self._clocks.number(bundle)):
+            return None
+        return tuple(int(place) for place in np.argwhere(bad)[0])
+
+    def note_write(self, index: NDArray[np.int64], mine: _Lanes, per: int) -> None:
+        """Record a write."""
+        held = self.wrote if per == 1 else self.wrote.reshape(-1, per)
+        held[index] = mine
+        others = held[index] != mine
+        if any_true(others):
+            held[index[others.reshape(len(index), -1).any(axis=1)]] = 0
+
+    def note_read(self, column: int, index: NDArray[np.int64], mine: _Lanes, per: int) -> None:
+        """Record a read."""
+        held = self.read[column] if per == 1 else self.read[column].reshape(-1, per)
+        held[index] = mine
+
+    def of_others(
+        self, origin: Origin, chunks: NDArray[np.int64], tags: NDArray[np.uint32], writers: NDArray[Any]
+    ) -> tuple[int, ...] | None:
+        """The place of the first unit that another lane of the issuer's warp has written since they met."""
+        warp = self._clocks.number(origin.bundle)
+        since = (writers == warp) & (tags >= self.met[warp, origin.cluster])
+        held = self.wrote.reshape(-1, tags.shape[-1])[chunks]
+        return self.apart(held, np.uint8(origin.lane % WARP_SIZE + 1), since, origin.bundle)  # type: ignore[arg-type]
