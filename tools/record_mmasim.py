@@ -80,6 +80,17 @@ NARROW_FORMS = {
         "generations": ["RTX Blackwell"],
     },
     "wgmma": {"shapes": ["m64n8k32.f32.e4m3.e4m3", "m64n8k32.f16.e5m2.e4m3"], "generations": ["Hopper"]},
+    "tcgen05.mma": {
+        "shapes": ["m64n8k32.kind::f8f6f4.f32.e4m3.e2m3", "m64n8k32.kind::f8f6f4.f16.e2m1.e3m2"],
+        "generations": ["Blackwell"],
+    },
+    "tcgen05.mma.block_scale": {
+        "shapes": [
+            "m128n8k32.kind::mxf8f6f4.block32.f32.e5m2.e2m1.ue8m0",
+            "m128n8k64.kind::mxf4nvf4.block16.f32.e2m1.e2m1.ue4m3",
+        ],
+        "generations": ["Blackwell"],
+    },
 }
 """The same for elements of 8 bits and fewer. Their codes are kept, also of those that come in containers."""
 REPEATS = {"mma": 2, "wgmma": 1, "tcgen05.mma": 1}
@@ -178,7 +189,13 @@ def computed_narrow(
 
     floats = {"e4m3": torch.float8_e4m3fn, "e5m2": torch.float8_e5m2, "ue8m0": torch.float8_e8m0fnu}
     floats["ue4m3"] = torch.float8_e4m3fn
-    make = {"mma.block_scale": nv_ptx.MMABlockScale, "wgmma": nv_ptx.WGMMA}.get(instruction, nv_ptx.MMA)
+    known = {
+        "mma.block_scale": nv_ptx.MMABlockScale,
+        "wgmma": nv_ptx.WGMMA,
+        "tcgen05.mma": nv_ptx.TCGen05MMA,
+        "tcgen05.mma.block_scale": nv_ptx.TCGen05MMABlockScale,
+    }
+    make = known.get(instruction, nv_ptx.MMA)
     of_a, of_b, accumulator = types
 
     def tensor(codes: Any, name: str) -> Any:

@@ -109,6 +109,27 @@ def test_store__in_front_of_the_wait_is_reported() -> None:
         chain(early)
 
 
+def test_store__to_what_the_earlier_launch_reads_needs_the_wait() -> None:
+    """The earlier launch reads `middle` and writes `out`; the later one overwrites `middle`."""
+    reads = SECOND.replace("// WAIT", "griddepcontrol.launch_dependents;").replace(
+        "entry second", "entry first"
+    )
+    writes = FIRST.replace("griddepcontrol.launch_dependents;", "// WAIT").replace(
+        "entry first", "entry second"
+    )
+    middle, weights, out = np.zeros(64, np.uint32), np.zeros(64, np.uint32), np.zeros(64, np.uint32)
+    before = launch(reads, grid=1, block=64, args=[middle, weights, out], has_dependents=True)
+    with pytest.raises(
+        MissingGridWait, match=r"is written, which kernel first of the launch before has read"
+    ):
+        launch(writes, grid=1, block=64, args=[middle], primary=before)
+    launch(writes.replace("// WAIT", "griddepcontrol.wait;"), grid=1, block=64, args=[middle], primary=before)
+    # Another array of the same size, and reading what both read, need none.
+    launch(writes, grid=1, block=64, args=[np.zeros(64, np.uint32)], primary=before)
+    other = [middle, weights, np.zeros(64, np.uint32)]
+    launch(SECOND, grid=1, block=64, args=other, primary=before)
+
+
 def test_other_half__of_the_array_may_be_used() -> None:
     """The earlier launch has one block here, which writes the first 256 bytes alone."""
     middle, weights, out = np.zeros(128, np.uint32), np.zeros(128, np.uint32), np.zeros(64, np.uint32)

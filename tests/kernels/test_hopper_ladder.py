@@ -3,15 +3,19 @@
 import re
 import shutil
 import subprocess
+from dataclasses import replace
 
 import ml_dtypes
 import numpy as np
 import pytest
 
 from cutecourse import emulator, runtime
+from cutecourse.emulator import launch
+from cutecourse.emulator.errors import MissingGridWait
 from cutecourse.kernels import SpecError, hopper_broken, hopper_store_broken, twin
 from cutecourse.kernels.files import kernel_module
 from cutecourse.kernels.hopper_ladder import RUNGS
+from cutecourse.runtime.running import launch_of
 
 DEVICES = pytest.mark.parametrize(
     "device", ["emulator", pytest.param("cuda:0", marks=pytest.mark.gpu("sm_90a"), id="gpu")]
@@ -115,6 +119,25 @@ def test_last_rung__waits_for_the_kernel_ahead_in_each_role():
         assert len(roles) == 2
         for role in roles:
             assert role.index("griddepcontrol.wait") < touches.search(role).start()
+
+
+def chained(left_out):
+    """Two launches of the last rung: C of the first one is A of the second one, which lacks some waits."""
+    spec = twin(kernel_module("hopper_last").spec(128, 128, 128))
+    given = [np.ones((128, 128), np.float16), np.eye(128, dtype=np.float16), np.zeros((128, 128), np.float16)]
+    first, second = (launch_of(spec, **dict(zip(spec.arguments, given, strict=True))) for _ in range(2))
+    before = launch(**first, has_dependents=True)
+    second["args"][0] = replace(second["args"][0], array=first["args"][2].array)
+    second["ptx"] = second["ptx"].replace("griddepcontrol.wait;", "", left_out)
+    launch(**second, primary=before)
+    assert (second["args"][2].array == 1).all()
+
+
+def test_last_rung__waits_in_front_of_each_use_of_the_launch_ahead():
+    chained(0)
+    for left_out in (1, -1):
+        with pytest.raises(MissingGridWait, match="a box of array argument 0"):
+            chained(left_out)
 
 
 @pytest.mark.gpu("sm_90a")

@@ -787,15 +787,15 @@ class UncheckedGridDependency(EmulatorError):
 
 
 class MissingGridWait(EmulatorError):
-    """A launch uses what the one before it has written, with no griddepcontrol.wait in front of the use."""
+    """A launch uses what the one before it uses too, with no griddepcontrol.wait in front of the use."""
 
     hazard = Hazard(
         "no grid wait",
         "error",
         "only griddepcontrol.wait makes sure that the earlier launch is over; on an H200, 20 of 20 chains of"
         " kernels without it were wrong",
-        what="a launch that may run beside the one before it uses bytes that this one has written, and the"
-        " thread has not waited by griddepcontrol.wait, nor met one that has",
+        what="a launch that may run beside the one before it uses bytes that this one has written, or writes"
+        " bytes that it has read, and the thread has not waited by griddepcontrol.wait, nor met one that has",
     )
 
 

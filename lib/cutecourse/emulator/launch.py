@@ -17,7 +17,7 @@ import cutecourse.emulator.instructions.families  # noqa: F401 - registers every
 from cutecourse.dtypes import encode
 from cutecourse.emulator.checks import stuck
 from cutecourse.emulator.checks.block_end import BlockEnds
-from cutecourse.emulator.checks.earlier_launch import BesideEarlier, Earlier, Footprint
+from cutecourse.emulator.checks.earlier_launch import BesideEarlier, Earlier, Footprint, Reads
 from cutecourse.emulator.checks.multiplications import follow_multiplications
 from cutecourse.emulator.checks.provenance import provenance_of
 from cutecourse.emulator.checks.race_plan import AccessPlan
@@ -99,7 +99,7 @@ class LaunchResult:
     notes: tuple[Note, ...] = field(default=(), repr=False)
     """Hazards that did not end the launch (emulator.core.hazards), in the order of the PTX lines."""
     footprint: Footprint | None = field(default=None, repr=False)
-    """The bytes that the launch has written, if it was launched with `has_dependents`."""
+    """The bytes that the launch has used, if it was launched with `has_dependents`."""
 
     @property
     def total(self) -> int:
@@ -151,8 +151,9 @@ def launch(
     they can meet at a barrier of the whole grid (grid_group::sync()). A grid that does not fit on the GPU is
     a LaunchError.
     `primary` is the result of the launch before, made with `has_dependents`, for a launch that may begin
-    while that one still runs (a programmatic dependent launch): uses of bytes that it has written, with no
-    griddepcontrol.wait in front, are reported. Give both launches the same arrays.
+    while that one still runs (a programmatic dependent launch). Uses of bytes that it has written, and writes
+    to bytes that it has read, are reported if no griddepcontrol.wait is in front of them. Give both launches
+    the same arrays.
     `arithmetic` names the GPU whose tensor cores' sums mma.sync reproduces (see
     emulator.numbers.tensor_core_sums); the PTX's target does not choose it. `recorder` gets the events of
     barriers, waits and asynchronous copies; it keeps copies of the arrays, for the trace's snapshots.
@@ -233,7 +234,9 @@ def launch(
             earlier = machine.earlier = Earlier.of(primary.footprint, _arrays(memory))
             if earlier is not None:
                 observers.append(lambda cohort: _beside(cohort, earlier))
-        if has_dependents:
+        reads = Reads(_arrays(memory)) if has_dependents else None
+        if reads is not None:
+            observers.append(lambda cohort: reads)
             for allocation in _arrays(memory):
                 allocation.keep_account()
         _check_shared(machine)
@@ -302,7 +305,7 @@ def launch(
         processes=used,
         printed="".join(machine.printed),
         notes=_in_order(machine),
-        footprint=_footprint(machine, counts) if has_dependents else None,
+        footprint=None if reads is None else _footprint(machine, reads, counts),
     )
 
 
@@ -315,12 +318,13 @@ def _beside(cohort: Cohort, earlier: Earlier) -> Observer:
     return BesideEarlier(cohort, cohort.machine.program.own(AccessPlan), earlier)
 
 
-def _footprint(machine: Machine, counts: Mapping[str, int]) -> Footprint:
-    """The writes of a launch that has ended."""
+def _footprint(machine: Machine, reads: Reads, counts: Mapping[str, int]) -> Footprint:
+    """The bytes that a launch which has ended has used."""
     releases = any(
         facts.releases_dependents and counts.get(one.name) for one, facts in machine.program.stated
     )
-    return Footprint(machine.program.kernel, tuple(_arrays(machine.memory)), releases)
+    used = [(one, one.written, read) for one, read in reads.marks if one.written is not None]
+    return Footprint(machine.program.kernel, tuple(used), releases)
 
 
 def _in_order(machine: Machine) -> tuple[Note, ...]:
