@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
+import subprocess
+import sys
 from contextlib import suppress
 from pathlib import Path
 
@@ -63,6 +66,29 @@ def test_explain__of_what_is_no_kernel_is_one_error(capsys, tmp_path, text, argu
 def test_explain__of_a_file_that_is_not_there(capsys):
     assert main(["explain", "no.ptx"]) == 1
     assert capsys.readouterr().err == "cutecourse: no.ptx cannot be read: No such file or directory\n"
+
+
+def test_explain__lists_the_variables_that_the_kernel_uses(capsys, tmp_path):
+    path = tmp_path / "k.ptx"
+    used = ".global .b32 _ZN4mine4usedE;\n.global .b32 _ZN3lib6unusedE;\n.const .b32 other;\n"
+    path.write_text(TEXT.replace(".visible", f"{used}.visible").replace("[%to], %n", "[_ZN4mine4usedE], %n"))
+    assert main(["explain", str(path)]) == 0
+    said = capsys.readouterr().out
+    assert "  global        mine::used\n  unused        2 variables of global or constant memory\n" in said
+    assert main(["explain", str(path), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)["memory"]["variables"]
+    assert [one["used"] for one in found] == [True, False, False]
+
+
+def test_command__ends_quietly_where_nobody_reads_on(tmp_path):
+    path = tmp_path / "k.ptx"
+    path.write_text(TEXT)
+    command = [sys.executable, "-m", "cutecourse.cli", "explain", str(path)]
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (141, "")
 
 
 def test_explain__tells_a_pointer_to_tensor_maps(capsys):

@@ -21,10 +21,12 @@ from cutecourse.emulator.core.registry import facts_of, lookup
 from cutecourse.emulator.errors import EmulatorError
 from cutecourse.emulator.launch import shared_limit_bytes
 from cutecourse.ptx import CheckedModule, Function, Instruction, Module, read_module
-from cutecourse.ptx.demangle import short_name
+from cutecourse.ptx.checks import names
+from cutecourse.ptx.demangle import chooses, short_name
 from cutecourse.ptx.scopes import FlatFunction
 from cutecourse.ptx.sources import line_in_words, source_at
 from cutecourse.ptx.syntax import Block, Name, Operand, RegisterDeclaration
+from cutecourse.trace.words import number
 
 __all__ = ["explain", "report"]
 
@@ -109,6 +111,13 @@ def _memory(module: Module, entry: Function, flats: dict[str, FlatFunction]) -> 
     except EmulatorError as error:
         return {"refused": error.problem}
     inner = [variable for flat in flats.values() for variable in flat.variables]
+    used = {
+        name.text
+        for flat in flats.values()
+        for instruction in flat.instructions
+        for operand in instruction.operands
+        for name in names(operand)
+    }
     return {
         "shared_static_bytes": shared,
         "shared_dynamic": sorted(
@@ -116,7 +125,9 @@ def _memory(module: Module, entry: Function, flats: dict[str, FlatFunction]) -> 
         ),
         "local_bytes_per_thread": local,
         "variables": [
-            {"space": v.space, "name": v.name} for v in module.variables if v.space in {"global", "const"}
+            {"space": v.space, "name": v.name, "used": v.name in used}
+            for v in module.variables
+            if v.space in {"global", "const"}
         ],
     }
 
@@ -136,7 +147,7 @@ def _needs(
     in_cluster = pairs or any(_of_a_cluster(instruction) for instruction in used)
     shape = list(cluster or [2 if pairs else 1])
     words = ["cutecourse", "emulate", file]
-    words += ["--entry", entry.name] if len(module.entries) > 1 else []
+    words += ["--entry", chooses(list(module.entries), entry.name)] if len(module.entries) > 1 else []
     words += ["--grid", ",".join(map(str, shape))]
     words += [] if block else ["--block", ",".join(map(str, entry.directive("maxntid") or [_THREADS]))]
     words += ["--cluster", str(shape[0])] if in_cluster and not cluster else []
@@ -293,9 +304,12 @@ def _declared(found: dict[str, Any]) -> Iterator[str]:
     yield f"  {'shared':<13} {memory['shared_static_bytes']} bytes{more}"
     yield f"  {'local':<13} {memory['local_bytes_per_thread']} bytes per thread"
     for variable in memory["variables"]:
-        yield f"  {variable['space']:<13} {variable['name']}"
+        if variable["used"]:
+            yield f"  {variable['space']:<13} {short_name(variable['name'])}"
+    if unused := sum(not variable["used"] for variable in memory["variables"]):
+        yield f"  {'unused':<13} {number(unused, 'variable')} of global or constant memory"
     if found["functions"]:
-        yield f"  {'functions':<13} {', '.join(found['functions'])}"
+        yield f"  {'functions':<13} {', '.join(map(short_name, found['functions']))}"
 
 
 def _site_lines(sites: list[dict[str, Any]]) -> Iterator[str]:
