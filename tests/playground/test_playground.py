@@ -227,8 +227,9 @@ def test_run__names_the_field_of_the_launch_that_does_not_fit(change, field):
 def test_run__a_struct_takes_no_file():
     form = read(TEXT, "second")
     asked = request({"text": TEXT, **form})
-    for value, word in (("in:a.npy", "hexadecimal"), ("{in:a.npy}", "take a file"), ("00ff", "2 bytes"),
-                        ("{map:a.json}", "take a file"), ('{map:{"array": "in:a.npy"}}', "take a file")):  # fmt: skip
+    files = ("{in:a.npy}", "{map:a.json}", '{map:{"array": "in:a.npy"}}')
+    said = {"in:a.npy": "hexadecimal", "00ff": "2 bytes", **dict.fromkeys(files, "take a file")}
+    for value, word in said.items():
         asked["arguments"][4]["value"] = value
         error = Playground().run(asked)["error"]
         assert word in error["message"]
