@@ -79,7 +79,9 @@ class _Place:
             found = source_of(module, line)
             for source in found.chain() if found else ():
                 path = source.path.replace("\\", "/")
-                if source.line == self.line and ("/" + path).endswith("/" + self.file):
+                if source.line == self.line and (
+                    source.file == self.file or ("/" + path).endswith("/" + self.file)
+                ):
                     return True
         return False
 
