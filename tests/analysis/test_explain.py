@@ -78,7 +78,7 @@ def test_explain__what_is_declared():
     assert found["registers"] == {"b32": 10, "b64": 4, "pred": 1}
     assert found["memory"]["shared_static_bytes"] == 16
     assert found["memory"]["shared_dynamic"] == ["dynamic"]
-    assert found["memory"]["variables"] == [{"space": "global", "name": "table"}]
+    assert found["memory"]["variables"] == [{"space": "global", "name": "table", "used": False}]
 
 
 def test_explain__what_each_parameter_is_for():

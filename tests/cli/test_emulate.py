@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -183,6 +184,26 @@ def test_emulate__a_tensor_map_may_stand_in_the_line_and_lie_behind_a_pointer(ca
     arguments = ("--block", "16", "--arg", f"map:{json.dumps(encoding)}", "--arg", "out:c.npy:u32:16")
     assert run(capsys, text, *arguments)[::2] == (0, "")
     np.testing.assert_array_equal(np.load("c.npy"), np.arange(64).reshape(4, 16)[1:3, 4:12].ravel())
+
+
+def test_emulate__a_struct_may_begin_with_a_tensor_map(capsys):
+    np.save("t.npy", np.arange(64, dtype=np.uint32).reshape(4, 16))
+    encoding = {"array": "in:t.npy", "dtype": "u32", "dims": [16, 4], "strides_bytes": [64], "box": [8, 2]}
+    text = LOAD.replace("PARITY", "0").replace(".align 64 .b8 map[128]", ".align 128 .b8 map[256]")
+    field = f"{{map:{json.dumps(encoding)}, u32:7}}"
+    arguments = ("--block", "16", "--arg", field, "--arg", "out:c.npy:u32:16")
+    assert run(capsys, text, *arguments)[::2] == (0, "")
+    np.testing.assert_array_equal(np.load("c.npy"), np.arange(64).reshape(4, 16)[1:3, 4:12].ravel())
+    status, _, err = run(capsys, text, "--arg", "{{u32:7}}", "--arg", "out:c.npy:u32:16")
+    assert (status, "a struct's field cannot be a struct" in err) == (2, True)
+    path = Path("load.ptx")
+    path.write_text(text)
+    assert main(["explain", str(path)]) == 0
+    said = capsys.readouterr().out
+    assert "map  .align 128 .b8[256]  struct with a tensor map" in said
+    [line] = [one for one in said.splitlines() if "cutecourse emulate" in one]
+    assert main(shlex.split(line)[1:]) == 1  # the printed map has another box than the kernel waits for
+    assert "bytes" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("in_file", [False, True])

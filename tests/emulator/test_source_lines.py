@@ -266,6 +266,17 @@ def test_source_of__follows_functions_that_were_inlined_in_inlined_ones() -> Non
     assert str(found[0].inlined_at) == "a.h:5, inlined at k.cu:30"
 
 
+def test_source_of__a_notebooks_cell_is_called_a_cell() -> None:
+    body = (
+        '.file 1 "/tmp/ipykernel_123/4168.py"\n.visible .entry k()\n{\n.reg .b32 %r;\n.shared .b32 s[32];\n'
+        ".loc 1 9 7\nld.shared.b32 %r, [s];\nret;\n}"
+    )
+    with pytest.raises(UninitializedRead, match=r"PTX line \d+ \(cell:9\)"):
+        launch(HEAD + body, grid=1, block=32)
+    off = {"never written at cell:9": "off"}
+    assert launch(HEAD + body, grid=1, block=32, hazards=off).notes == ()
+
+
 def test_source_of__a_circle_of_inlined_places_ends() -> None:
     circle = (
         ".loc 1 1 1, function_name $a, inlined_at 1 2 2\n.loc 1 2 2, function_name $b, inlined_at 1 1 1\n"

@@ -132,6 +132,17 @@ def test_read__a_pointer_may_lead_to_one_or_several_tensor_maps():
     assert Playground().run(asked)["error"]["field"] == "arguments.0.shape"
 
 
+def test_read__a_struct_may_begin_with_a_tensor_map():
+    text = GROUPED.replace(".param .u64 maps", ".param .align 128 .b8 maps[256]").replace("{4, 1}", "{8, 1}")
+    text = text.replace("ld.param.u64 %maps, [maps];", "mov.b64 %maps, maps; cvta.param.u64 %maps, %maps;")
+    state = read(text)
+    argument = state["parameters"][0]["argument"]
+    assert argument["value"].startswith('{map:{"array": "zeros:f16:64x64"')
+    # The box has as many bytes as the kernel expects.
+    argument["value"] = argument["value"].replace("[64, 64]}", "[8, 4]}")
+    assert Playground().run(request({"text": text, **state}))["ended"] == "ran"
+
+
 def test_read__takes_the_first_kernel_where_the_named_one_is_not_there():
     assert read(TEXT, "third")["entry"] == read(TEXT)["entry"] == "first"
 
@@ -216,7 +227,9 @@ def test_run__names_the_field_of_the_launch_that_does_not_fit(change, field):
 def test_run__a_struct_takes_no_file():
     form = read(TEXT, "second")
     asked = request({"text": TEXT, **form})
-    for value, word in (("in:a.npy", "hexadecimal"), ("{in:a.npy}", "take a file"), ("00ff", "2 bytes")):
+    files = ("{in:a.npy}", "{map:a.json}", '{map:{"array": "in:a.npy"}}')
+    said = {"in:a.npy": "hexadecimal", "00ff": "2 bytes", **dict.fromkeys(files, "take a file")}
+    for value, word in said.items():
         asked["arguments"][4]["value"] = value
         error = Playground().run(asked)["error"]
         assert word in error["message"]

@@ -73,6 +73,13 @@ def test_listed__names_a_part_that_chooses_each_kernel() -> None:
         assert len(part) < len(name)
 
 
+def test_listed__finds_a_part_where_long_names_differ_in_the_middle() -> None:
+    names = [f"_Z4gemmI{'5tiles' * 9}L{letter}{'5tiles' * 9}EvT_T0_" for letter in ("i7E", "i8E")]
+    parts = [re.match(r" *'(.*?)'", row)[1] for row in listed(names).splitlines()[1:]]
+    assert [named(names, part) for part in parts] == [[name] for name in names]
+    assert max(map(len, parts)) <= 3
+
+
 @pytest.mark.program("c++filt")
 def test_short_name__has_the_namespaces_of_cxxfilt() -> None:
     """What both say agrees, apart from template arguments and parameters."""

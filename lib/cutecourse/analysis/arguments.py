@@ -199,15 +199,15 @@ def check_writable(path: str) -> None:
 
 
 def _parts(text: str) -> list[str]:
-    """A struct's fields: commas inside of braces belong to the struct there."""
+    """A struct's fields: commas in braces or brackets belong to a tensor map."""
     parts, depth = [""], 0
     for letter in text:
-        depth += {"{": 1, "}": -1}.get(letter, 0)
+        depth += {"{": 1, "[": 1, "}": -1, "]": -1}.get(letter, 0)
         if letter == "," and depth == 0:
             parts.append("")
         else:
             parts[-1] += letter
-    if depth or "{" in text:
+    if depth or any(part.strip().startswith("{") for part in parts):
         raise InputError(f"{{{text}}}: a struct's field cannot be a struct")
     return parts
 

@@ -31,6 +31,7 @@ __all__ = [
     "parameters",
 ]
 
+_MAP_BYTES = 128
 _TEMPLATE_BYTES = 4 << 20
 """The size of an array in a template: most kernels of one CTA stay inside."""
 
@@ -60,7 +61,8 @@ class Parameter:
     """One parameter of a kernel: how it is declared, and what the text uses it as.
 
     name       as the text has it, but without the kernel's name and "_" before it.
-    role       "pointer", "tensor map", "pointer to a tensor map", "scalar", "struct", or "..., never read".
+    role       "pointer", "tensor map", "pointer to a tensor map", "scalar", "struct", "struct with a tensor
+               map" (at its start, as CuTe's TMA atoms in C++ have it), or "..., never read".
     give       how the command line gives it, as `in:FILE.npy`.
     template   words that give it and can be run as they are, such as `zeros:f32:1048576` or `u32:1`.
     accesses   of a pointer: the instructions that read or write its memory, such as "ld.global.f32".
@@ -110,7 +112,7 @@ def _parameter(variable: Variable, uses: _Uses) -> Parameter:
     found = [_reads_and_writes(one) for one in accesses.values()]
     reads, writes = any(reads for reads, _ in found), any(writes for _, writes in found)
     used_by: tuple[Instruction, ...] = ()
-    if size == 128 and variable.dims and (variable.alignment or 1) >= 64:
+    if size == _MAP_BYTES and variable.dims and (variable.alignment or 1) >= 64:
         role, give = "tensor map", "map:FILE.json"
         template = _map_template(accesses.values())
     elif is_pointer and size == 8 and _rank_of_map(accesses.values()):
@@ -119,6 +121,10 @@ def _parameter(variable: Variable, uses: _Uses) -> Parameter:
     elif is_pointer and size == 8:
         role, give = "pointer", "in:FILE.npy or out:FILE.npy:TYPE:SHAPE"
         template = _array_template(name, accesses, writes)
+    elif variable.dims and size > _MAP_BYTES and _rank_of_map(accesses.values()):
+        role, give = "struct with a tensor map", "{map:FILE.json,FIELD,...}"
+        behind = f"bytes:{'00' * (size - _MAP_BYTES)}"
+        template = f"{{{_map_template(accesses.values())},{behind}}}"
     elif variable.dims:
         role, give = "struct", "{FIELD,FIELD,...} or bytes:HEX"
         template = _struct_template(name, variable.name, size, uses)

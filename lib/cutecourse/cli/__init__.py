@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import os
 import pkgutil
 import sys
 from collections.abc import Sequence
 
 from cutecourse.errors import CourseError
 
-__all__ = ["INTERRUPTED", "main"]
+__all__ = ["CLOSED", "INTERRUPTED", "main"]
 
 INTERRUPTED = 130
 """The exit status after Ctrl-C, as shells have it: 128 and the signal's number."""
+CLOSED = 141
+"""The exit status after output that nobody reads, as shells have it."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -28,9 +31,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = parser.parse_args(argv)
     try:
         status: int = arguments.run(arguments)
+        sys.stdout.flush()
     except CourseError as error:
         print(f"cutecourse: {error}", file=sys.stderr)
         return 1
+    except BrokenPipeError:  # the reader of the output, such as `head`, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return CLOSED
     except KeyboardInterrupt as interrupt:
         print("\n  ".join(["cutecourse: interrupted", *getattr(interrupt, "__notes__", ())]), file=sys.stderr)
         return INTERRUPTED

@@ -6,6 +6,7 @@ import base64
 import binascii
 import io
 import math
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -24,7 +25,8 @@ __all__ = ["Array", "FormError", "extents", "make_arguments", "whole"]
 LIMIT_BYTES = 256 << 20
 FILLS = ("zeros", "ones", "arange", "random", "values", "file")
 _RANDOM = 4
-_FILES = ("in:", "inout:", "out:", "map:")
+_FILE = re.compile(r"\b(?:in|inout|out):|\bmap:(?!\s*[{\[])")
+"""Words that read or write a file; a tensor map whose fields stand in the text is none."""
 
 
 class FormError(CourseError):
@@ -194,8 +196,9 @@ class _Maker:
 
     def bytes(self) -> Any:
         text = self.text("value")
-        spec = text if text.startswith("{") else f"bytes:{text.replace(' ', '')}"
-        if any(word.strip("{ ").startswith(_FILES) for word in spec.split(",")):
+        is_struct = text.startswith("{")
+        spec = text if is_struct else f"bytes:{text.replace(' ', '')}"
+        if is_struct and _FILE.search(text):
             raise self.wrong("value", "a struct cannot take a file; write an array as zeros:f32:16x8")
         try:
             return Arguments(LIMIT_BYTES).one(spec)

@@ -132,6 +132,9 @@ def _parameter(about: Mapping[str, Any], text: str) -> tuple[dict[str, Any], str
         # A compiler may declare a pointer as 8 bytes.
         kinds = ["array", "bytes" if "[" in about["declared"] else "number"]
         argument = {**array, "dtype": dtype, "fill": fill}
+    elif role == "struct with a tensor map":
+        kinds, argument = ["bytes"], {"kind": "bytes", "value": about["template"]}
+        why = "a struct that begins with a tensor map, judging by the tensor copies; all fields are guesses"
     elif role == "struct":
         kinds, argument = ["bytes"], {"kind": "bytes", "value": "00" * about["bytes"]}
         why = f"{about['bytes']} bytes, probably a struct"

@@ -19,12 +19,15 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from functools import lru_cache
+from itertools import chain
 
-__all__ = ["listed", "named", "short_name"]
+__all__ = ["chooses", "listed", "named", "short_name"]
 
 _LONGEST = 80
 _MOST_ARGUMENTS = 4
 _HIDDEN = "..."
+_TAIL = 16
+"""A part of a name that chooses it is its end, if so many characters will do; else its shortest part."""
 _BUILTIN = {
     "v": "void", "w": "wchar_t", "b": "bool", "c": "char", "a": "signed char", "h": "unsigned char",
     "s": "short", "t": "unsigned short", "i": "int", "j": "unsigned", "l": "long", "m": "unsigned long",
@@ -96,19 +99,26 @@ def listed(names: Sequence[str]) -> str:
     """
     if all(short_name(name) == name for name in names):
         return f" {', '.join(names) or 'none'}"
-    parts = [repr(_chooses(names, name)) for name in names]
+    parts = [repr(chooses(names, name)) for name in names]
     width = max(map(len, parts))
     rows = zip(parts, names, strict=True)
     return "".join(f"\n  {part:<{width}}  {short_name(name)}" for part, name in rows)
 
 
-def _chooses(names: Sequence[str], name: str) -> str:
-    """A short part of a name that no other name has."""
+def chooses(names: Sequence[str], name: str) -> str:
+    """A short part of a name that no other of some names has.
+
+    >>> chooses(["_ZN3lib4gemmILi64EEEvv", "_ZN3lib4sumsEv"], "_ZN3lib4gemmILi64EEEvv")
+    'gemm'
+    """
     short = short_name(name)
+    plain = re.split("[<(#]", short)[0]
     words = name.split("_")
     tails = ("_".join(words[-count:]) for count in range(1, len(words)))
-    candidates = (re.split("[<(#]", short)[0], short.partition("(")[0], *tails)
-    return next((part for part in candidates if not part.isdigit() and named(names, part) == [name]), name)
+    first = (plain.rpartition("::")[2], short.partition("(")[0], *(one for one in tails if len(one) <= _TAIL))
+    pieces = (name[at : at + size] for size in range(3, len(name)) for at in range(len(name) - size + 1))
+    found = (part for part in chain(first, pieces) if not part.isdigit() and named(names, part) == [name])
+    return next(found, name)
 
 
 def _of_the_dsl(text: str, trace: int) -> str:

@@ -32,6 +32,7 @@ _LOC = re.compile(
 )
 _FILE = re.compile(r'\s*\.file\s+(\d+)\s+"(.*)"\s*')
 _FUNCTION = re.compile(r"\s*(?:\.\w+\s+)*\.(?:entry|func)\b")
+_CELL = re.compile(r"[\\/]ipykernel_\d+[\\/]\d+\.py$")
 _ASSEMBLY = re.compile(r"^[ \t]*// (begin|end) inline asm[ \t]*$", re.MULTILINE)
 _SUFFIXES = (".py", ".ipynb", ".cu", ".cuh", ".c", ".cc", ".cpp", ".cxx", ".h", ".hpp", ".inl")
 """Files that a report quotes a line of. A text may name any file; one that holds no program stays unread."""
@@ -58,8 +59,8 @@ class SourceLine:
 
     @property
     def file(self) -> str:
-        """The file's name without its folders."""
-        return re.split(r"[\\/]", self.path)[-1]
+        """The file's name without its folders; `cell` for a cell of a notebook, whose file has a number."""
+        return "cell" if _CELL.search(self.path) else re.split(r"[\\/]", self.path)[-1]
 
     @property
     def text(self) -> str:

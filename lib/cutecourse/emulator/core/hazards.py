@@ -79,7 +79,9 @@ class _Place:
             found = source_of(module, line)
             for source in found.chain() if found else ():
                 path = source.path.replace("\\", "/")
-                if source.line == self.line and ("/" + path).endswith("/" + self.file):
+                if source.line == self.line and (
+                    source.file == self.file or ("/" + path).endswith("/" + self.file)
+                ):
                     return True
         return False
 
@@ -165,7 +167,8 @@ def lowering(hazard: Hazard, line: int | None, source: SourceLine | None, *, fin
     """
     if hazard.fixed or final:
         return f"hazard: {hazard.name}. It cannot be lowered, because the launch cannot go on after it."
-    places = [f"{source.file}:{source.line}"] if source else [] if line is None else [str(line)]
+    kernels = source.chain()[-1] if source else None
+    places = [f"{kernels.file}:{kernels.line}"] if kernels else [] if line is None else [str(line)]
     here = "".join(f', or "{hazard.name} at {place}" = note here alone' for place in places)
     return f'hazard: {hazard.name}. To lower it: "{hazard.name}" = note{here}'
 
