@@ -1,4 +1,4 @@
-"""What each role of a persistent tcgen05 kernel does over time, from a recorded launch: loads, MMAs, stores."""
+"""The roles of a persistent tcgen05 kernel over time, from a recorded launch: loads, MMAs, stores."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ class Span:
 def role_spans(trace: Trace, cluster: int | None = None) -> list[Span]:
     """The spans of a pair's roles, tile by tile.
 
-    trace    of a launch whose MMAs replace their sums with the first one of a tile, and whose warps load these with
-             `tcgen05.ld`, the same number of times in each tile.
+    trace    of a launch whose MMAs replace their sums with the first one of a tile, and whose warps load
+             these with `tcgen05.ld`, the same number of times in each tile.
     cluster  the pair, by its cluster's number; the first that multiplies unless given.
 
     Errors: WidgetError for a cluster without an MMA.
@@ -53,8 +53,8 @@ def role_spans(trace: Trace, cluster: int | None = None) -> list[Span]:
     issues = [event for event in trace.of("mma.issue") if cluster is None or event.cluster == cluster]
     if not issues:
         raise WidgetError(
-            "No tcgen05.mma in this trace or cluster, so there are no roles to show. Take the trace of a kernel "
-            "such as umma_persistent, on the emulator, with trace=True."
+            "No tcgen05.mma in this trace or cluster, so there are no roles to show. Take the trace of a "
+            "kernel such as umma_persistent, on the emulator, with trace=True."
         )
     cluster = min(event.cluster for event in issues) if cluster is None else cluster
     issues = [event for event in issues if event.cluster == cluster]
@@ -98,7 +98,7 @@ def overlap(spans: Sequence[Span]) -> float:
 
 
 def draw_roles(spans: Sequence[Span], width: int, *, tiles: int) -> Picture:
-    """The spans of the first `tiles` tiles as bars, a row for each role and accumulator, coloured by accumulator."""
+    """The spans of the first `tiles` tiles as bars: a row for each role and accumulator, which colours it."""
     shown = [span for span in spans if span.tile < tiles]
     rows = [
         (role, acc)
