@@ -268,7 +268,7 @@ def test_source_of__follows_functions_that_were_inlined_in_inlined_ones() -> Non
 
 def test_source_of__a_notebooks_cell_is_called_a_cell() -> None:
     body = (
-        '.file 1 "/tmp/ipykernel_123/4168.py"\n.visible .entry k()\n{\n.reg .b32 %r;\n.shared .b32 s[32];\n'
+        '.file 1 "/x/ipykernel_123/4168.py"\n.visible .entry k()\n{\n.reg .b32 %r;\n.shared .b32 s[32];\n'
         ".loc 1 9 7\nld.shared.b32 %r, [s];\nret;\n}"
     )
     with pytest.raises(UninitializedRead, match=r"PTX line \d+ \(cell:9\)"):

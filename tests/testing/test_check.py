@@ -226,7 +226,7 @@ def test_check__refuses_a_wrong_call_with_one_clear_error(changes, message):
         ("there_is_none.ptx", "there_is_none.ptx cannot be read"),
         (SimpleNamespace(inspect_asm=lambda: {1: "", 2: ""}), "compiled for 2 signatures"),
         (SimpleNamespace(__ptx__=None), r"holds no PTX: compile it with cute.compile\[cute.KeepPTX"),
-        (SimpleNamespace(__ptx__="/tmp/kernel.ptx"), "holds no PTX"),
+        (SimpleNamespace(__ptx__="/x/kernel.ptx"), "holds no PTX"),
     ],
 )
 def test_check__says_what_it_takes_as_a_kernel(kernel, message):
