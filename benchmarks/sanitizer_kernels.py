@@ -373,7 +373,7 @@ EXCHANGE = _kernel(
     st.global.u32 [%to], %v;
 """,
     lambda source: source[::-1],
-    _fault("no_warp_barrier", "    bar.warp.sync -1;\n", "", "nothing orders the lanes", "SharedMemoryRace"),
+    _fault("no_warp_barrier", "    bar.warp.sync -1;\n", "", "nothing orders the lanes", "LanesNotOrdered"),
     _fault(
         "mask_without_the_lane",
         "bar.warp.sync -1;",
