@@ -29,7 +29,7 @@ from cutecourse.kernels.twinning import twins
 from cutecourse.runtime import launch_of
 from tools.facts import of_this_machine
 
-__all__ = ["RESULT", "SEEDS", "phases", "right_kernels", "row_of", "table"]
+__all__ = ["RESULT", "SEEDS", "launch_with", "phases", "right_kernels", "row_of", "table"]
 
 RESULT = result_path("every_order")
 SEEDS = 20
