@@ -162,3 +162,66 @@ def test_progress__goes_out_as_a_file_and_comes_back_in_another_browser(
         assert json.loads(kept["cutecourse:progress"])["verdicts"]["01.1"]["said"] == said
         assert sorted(other.evaluate("Object.keys(cutecourseDesk.read().verdicts)")) == ["01.1", "01.2"]
         assert "2 of" in other.locator(".cute-desk").inner_text()
+
+
+@pytest.mark.browser
+def test_cheat_sheets__print_one_to_a_page_and_one_alone_by_its_address(
+    open_page: Callable[[str], Any], address: str
+) -> None:
+    page = open_page("cheat_sheets.html")
+    assert page.locator(".cute-sheet").count() == len(chapter_pages())
+    assert _pages(page.pdf(format="A4")) == len(chapter_pages())
+    way = open_page(f"{FIRST}.html").locator(".cute-way a", has_text="for print")
+    way.click()
+    page.wait_for_url("**/cheat_sheets.html#sheet-01")
+    assert _pages(page.pdf(format="A4")) == 1
+    page.evaluate("window.print = () => { window.printed = location.hash; }")
+    page.get_by_role("button", name="Print 2 ·").click()
+    assert page.evaluate("window.printed") == "#sheet-02"
+
+
+def _pages(pdf: bytes) -> int:
+    return len(re.findall(rb"/Type\s*/Page\b", pdf))
+
+
+def test_review__has_every_prediction_of_the_book_with_its_answer_among_the_options(book: Path) -> None:
+    page = (book / "review.html").read_text(encoding="utf-8")
+    cards = json.loads(re.search(r'id="cute-cards">(.*?)</script>', page, re.DOTALL)[1].replace("<\\/", "</"))
+    keys = [found.key for source in chapter_pages() for found in answers_in(source)]
+    assert [card["key"] for card in cards] == keys
+    for card in cards:
+        assert not card["options"] or card["value"] in card["options"]
+        place, _, anchor = card["place"].partition("#")
+        assert f'id="{anchor}"' in (book / place).read_text(encoding="utf-8")
+
+
+@pytest.mark.browser
+def test_review__asks_again_after_days_by_keyboard_alone(open_page: Callable[[str], Any]) -> None:
+    page = open_page("review.html")
+    assert "no prediction yet" in page.locator(".cute-review").inner_text()
+    cards = json.loads(page.locator("#cute-cards").text_content())
+    right, wrong = [card for card in cards if card["options"]][:2]
+    for key, said in ((right["key"], '"a"'), (wrong["key"], '"b"')):
+        page.evaluate("([key, said]) => localStorage.setItem(`cutecourse.predict.${key}`, said)", [key, said])
+    page.reload()
+    assert "Nothing is due today. The next of your 2 predictions" in page.locator(".cute-review").inner_text()
+    old = "for (const key in kept.predicted) kept.predicted[key] = '2026-01-01';"
+    page.evaluate(f"cutecourseDesk.change((kept) => {{ {old} }})")
+    assert "2 predictions are due for review" in open_page("intro.html").locator(".cute-desk").inner_text()
+    open_page("review.html")
+    page.get_by_role("button", name="Start").focus()
+    page.keyboard.press("Enter")
+    for card, answer in (
+        (right, right["value"]),
+        (wrong, next(o for o in wrong["options"] if o != wrong["value"])),
+    ):
+        assert card["title"] in page.get_by_role("group").inner_text()
+        page.keyboard.press(str(card["options"].index(answer) + 1))
+        said = page.locator(".cute-review-said")
+        assert said.get_attribute("role") == "status"
+        assert said.inner_text().startswith("✓ Right." if card is right else "≠ Not right. The machine says")
+        page.keyboard.press("Enter")  # the focus is on "Next"
+    assert "Nothing is due today" in page.locator(".cute-review").inner_text()
+    days = "({ key }) => cutecourseDesk.dueOf(key) === cutecourseDesk.later(cutecourseDesk.today(), %d)"
+    assert page.evaluate(days % 3, right)
+    assert page.evaluate(days % 1, wrong)

@@ -92,7 +92,7 @@ def test_answer__is_checked_kept_downloaded_and_brought_back(page: Any, tmp_path
     assert "not started" in run(page, 1)
     write(page, 1, 'offset = 20\ncheck("01.1", offset)')
     assert "That is too small." in run(page, 1)
-    right = 'offset = 36 - 1\n\ncheck("01.1", offset)'
+    right = 'offset = 31 - 1\n\ncheck("01.1", offset)'
     write(page, 1, right)
     assert "✓ 01.1" in run(page, 1)
     cell(page, 1).get_by_role("button", name="Hint").click()
@@ -131,7 +131,7 @@ def test_answer__is_checked_kept_downloaded_and_brought_back(page: Any, tmp_path
     assert text(page, 1) == GIVEN[1]
     assert "solved" not in heading(page, "01.1")
     # JupyterLab saves lists of lines; the reader answers there once more, and adds a cell.
-    code_cells(notebook)[1].source = right = right.replace("36 - 1", "34 + 1")
+    code_cells(notebook)[1].source = right = right.replace("31 - 1", "28 + 2")
     data = {"text/plain": repr(check("01.2", "(8,32):(32,1)")).splitlines(keepends=True)}
     code_cells(notebook)[2].outputs = [nbformat.v4.new_output("execute_result", data=data)]
     notebook.cells.append(nbformat.v4.new_code_cell("print(offset)"))

@@ -18,7 +18,7 @@ from tools.tidy import WIDGET_VIEW
 
 pytestmark = pytest.mark.browser
 
-PAGES = ["intro", "status", "emulator_coverage", "credits"] + [
+PAGES = ["intro", "review", "cheat_sheets", "status", "emulator_coverage", "credits"] + [
     source.relative_to(BOOK).with_suffix("").as_posix() for source in notebook_sources()
 ]
 CHAPTERS = [name for name in PAGES if name.startswith("chapters/")]

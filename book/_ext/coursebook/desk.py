@@ -11,6 +11,7 @@ from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.errors import ExtensionError
 
+from coursebook import cheat_sheets
 from coursebook.assets import generated_assets
 from tools.answers import answers_in
 from tools.exercises import exercises_in
@@ -93,7 +94,11 @@ def _with_way(app: Sphinx, pagename: str, body: str) -> str:
         for name in family
         if name != pagename
     ]
-    links += [f'<a href="#{anchor}">Cheat sheet</a>' for anchor in CHEAT_SHEET if f'id="{anchor}"' in body]
+    for anchor in CHEAT_SHEET:
+        if f'id="{anchor}"' in body:
+            sheet = app.builder.get_relative_uri(pagename, cheat_sheets.PAGE)
+            own = cheat_sheets.anchor_of(Path(pagename))
+            links += [f'<a href="#{anchor}">Cheat sheet</a>', f'<a href="{sheet}#{own}">for print</a>']
     head, end, rest = body.partition("</h1>")
     if not end:
         raise ExtensionError(f"{pagename} has no title")

@@ -4,6 +4,7 @@
 //   verdicts    the last verdict on each answer, by the exercise's id ("01.5", "01.5 ptx")
 //   read        the pages that the reader has read, by name
 //   predicted   the day of each prediction, by its key
+//   review      when the review deck asks again, by the key of a prediction: how often it was right in a row, and the day
 //   last        where the reader was: page, title, section
 // Ids and names of pages last when a cell, a heading or an anchor changes. What each page has is in `course_map.js`.
 //
@@ -15,6 +16,7 @@ const OURS = /^cutecourse[.:]/;
 const CHANGED = "cutecourse:progress";
 const PREDICT = "cutecourse.predict.";
 const FILE = "cutecourse-progress.json";
+const PARTS = ["verdicts", "read", "predicted", "review"];
 const KINDS = { passed: "passed", "not started": "untouched", "not yet": "wrong", "your code raised an error": "raised", "not checked": "unchecked" };
 const VERDICT = new RegExp(`^\\S (\\d\\d\\.\\d+) .*: (${Object.keys(KINDS).join("|")})(?:\\n|$)`);
 const pages = globalThis.cutecourseMap ?? {};
@@ -33,6 +35,11 @@ const nameOf = (address) => {
   return here ? pathname.slice(root.pathname.length).replace(/\.html$/, "") : "";
 };
 const here = nameOf(location.href);
+const later = (day, days) => {
+  const date = new Date(`${day}T12:00`);
+  date.setDate(date.getDate() + days);
+  return date.toLocaleDateString("sv");
+};
 const today = () => new Date().toLocaleDateString("sv"); // year-month-day, by the reader's clock
 
 // ---- the store ----
@@ -43,7 +50,7 @@ const dictionary = (value) => (value && typeof value === "object" && !Array.isAr
 function parsed(text) {
   try {
     const kept = dictionary(JSON.parse(text));
-    return { ...kept, ...Object.fromEntries(["verdicts", "read", "predicted"].map((name) => [name, dictionary(kept[name])])) };
+    return { ...kept, ...Object.fromEntries(PARTS.map((name) => [name, dictionary(kept[name])])) };
   } catch {
     return parsed("{}");
   }
@@ -77,6 +84,13 @@ function predicted(key) {
     return false;
   }
 }
+
+// The day on which a prediction comes back for review; null for one that the reader has not made.
+const dueOf = (key, kept = read()) => {
+  if (!predicted(key)) return null;
+  const due = kept.review[key]?.due;
+  return /^\d{4}-\d\d-\d\d$/.test(due) ? due : later(kept.predicted[key] ?? today(), 1);
+};
 
 // ---- verdicts ----
 
@@ -253,6 +267,11 @@ function drawLanding(kept) {
     landing.append(element("p", {}, `${total(chapters, "full")} of ${chapters.length} pages read, ${total(chapters, "done")} of ${total(chapters, "all")} predictions made, `
       + `${total(sheets, "done")} of ${total(sheets, "all")} exercises solved.`));
   }
+  const due = Object.values(pages).flatMap(({ asks }) => asks ?? []).filter((key) => (dueOf(key, kept) ?? "9") <= today()).length;
+  if (due) {
+    const link = element("a", { href: new URL("review.html", root).href }, `${due} ${due === 1 ? "prediction is" : "predictions are"} due for review`);
+    landing.append(element("p", {}, link, "."));
+  }
   landing.hidden = !landing.childElementCount;
 }
 
@@ -313,24 +332,40 @@ function bring(name, text) {
   for (const [key, value] of found) if (key !== KEY) localStorage.setItem(key, value);
   const own = read();
   const theirs = parsed(Object.fromEntries(found)[KEY] ?? "{}");
-  change((now) => Object.assign(now, theirs, ...["verdicts", "read", "predicted"].map((part) => ({ [part]: { ...own[part], ...theirs[part] } }))));
+  change((now) => Object.assign(now, theirs, ...PARTS.map((part) => ({ [part]: { ...own[part], ...theirs[part] } }))));
   return `Your progress is as ${name} has it.`;
 }
 
 // ---- start ----
 
+// A sheet alone is printed when the address names it (coursebook.css).
+function addPrinting() {
+  for (const heading of document.querySelectorAll(".cute-sheet > h2")) {
+    const button = element("button", { type: "button", class: "cute-print", "aria-label": `Print ${words(heading)}` }, "Print");
+    button.addEventListener("click", () => {
+      location.hash = heading.parentElement.id;
+      print();
+    });
+    heading.append(button);
+  }
+}
+
 function start() {
   if (!document.querySelector("article h1")) return; // the search page
+  addPrinting();
   addBox();
   addKeeping();
   followSections();
+  // Predictions from before the desk kept days.
+  const undated = Object.values(pages).flatMap(({ asks }) => asks ?? []).filter((key) => predicted(key) && !read().predicted[key]);
+  if (undated.length) change((kept) => undated.forEach((key) => { kept.predicted[key] = today(); }));
   draw();
   addEventListener(CHANGED, draw);
   addEventListener("cutecourse:predict", hear);
   addEventListener("storage", ({ key }) => (key === null || OURS.test(key)) && draw());
 }
 
-globalThis.cutecourseDesk = { change, dropVerdicts, keepVerdict, read, shortened, today, verdict, verdictIn };
+globalThis.cutecourseDesk = { change, dropVerdicts, dueOf, keepVerdict, later, read, shortened, today, verdict, verdictIn };
 
 if (document.readyState === "loading") document.addEventListener("DOMContentLoaded", start);
 else start();

@@ -39,7 +39,7 @@ const tokens = (text, pattern, at = 0) => [...text.matchAll(pattern)].flatMap((m
   const kind = match.slice(1).findIndex(Boolean);
   const start = at + match.index;
   const inside = pattern === TOKENS && KINDS[kind] === "string" && /^("""|''')/.test(match[0]) && PTX.test(match[0]);
-  return inside ? tokens(match[0], PTX_TOKENS, start) : [[`cute-${KINDS[kind]}`, start, match[0].length]];
+  return inside ? tokens(match[0].replace(/"""|'''/g, "   "), PTX_TOKENS, start) : [[`cute-${KINDS[kind]}`, start, match[0].length]];
 });
 
 // For each letter of the code, its node and its place there.
