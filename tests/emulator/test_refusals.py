@@ -59,6 +59,11 @@ REFUSED = [
         "tcgen05.mma.cta_group::1.kind::f16 [%r1], %d1, %d2, %r2, %p1",
     ),
     (
+        "tcgen05.mma.cta_group::1.kind::f16.ashift [%r1], [%r5], %d2, %r2, %p1",
+        "copy A to the lanes",
+        "tcgen05.mma.cta_group::1.kind::f16 [%r1], [%r5], %d2, %r2, %p1",
+    ),
+    (
         "tcgen05.shift.cta_group::1.down [%r1]",
         "tcgen05.ld",
         "tcgen05.ld.sync.aligned.32x32b.x1.b32 {%r1}, [%r2]",

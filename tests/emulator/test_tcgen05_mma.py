@@ -15,7 +15,6 @@ from cutecourse.emulator.errors import (
     TensorMemoryHazard,
     TensorMemoryWriteUnderWay,
     UninitializedRead,
-    UnsupportedInstruction,
 )
 from cutecourse.emulator.numbers.formats import FORMATS
 from cutecourse.emulator.numbers.tcgen05_sums import accumulate_in_turn
@@ -604,21 +603,6 @@ def test_mma__checks_where_d_lies():
         run(start + issue(*descs, idesc(128, 16), lane=16), image)
     with pytest.raises(TensorMemoryAccessError, match="column 128 is not allocated"):
         run(start + issue(*descs, idesc(128, 16), column=120), image)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "tcgen05.mma.sp.cta_group::1.kind::f16 [%d], %a, %b, [%y], %x, %q;\n",
-        "tcgen05.mma.ws.cta_group::1.kind::f16 [%d], %a, %b, %x, %q;\n",
-        "tcgen05.mma.cta_group::1.kind::f16.ashift [%d], [%y], %b, %x, %q;\n",
-        "tcgen05.shift.cta_group::1.down [%d];\n",
-    ],
-    ids=["sp", "ws", "ashift", "shift"],
-)
-def test_other_forms__are_refused_by_name(text):
-    with pytest.raises(UnsupportedInstruction, match="not supported yet"):
-        run(text, np.zeros(1024, np.uint8))
 
 
 # --- numbers ------------------------------------------------------------------------------------------------

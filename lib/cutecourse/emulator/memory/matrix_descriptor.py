@@ -115,7 +115,8 @@ def decode_matrix(bits: int) -> MatrixDescriptor:
     if field_of(bits, 52, 52):
         raise FieldError(
             "leading dimension stride mode (bit 52)",
-            "an absolute address exists on sm_103a only, for a K of 48 bytes, and is not supported yet",
+            "an absolute address exists on sm_103a only, for a K of 48 bytes, and is not supported: give an"
+            " offset",
         )
     mode = field_of(bits, 61, 63)
     if mode not in _SWIZZLES:

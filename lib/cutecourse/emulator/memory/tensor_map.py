@@ -221,7 +221,7 @@ class TensorMap:
             if len(given) != wanted:
                 yield "counts", f"{what} has {len(given)} numbers, but needs {wanted} for {rank} dimensions"
         if self.interleave in {"16B", "32B"}:
-            yield "interleave", "interleaved layouts are not supported yet"
+            yield "interleave", "interleaved layouts are not supported: take 'none'"
         if self.interleave != "none":
             yield "interleave", f"interleave is 'none', '16B' or '32B', not {self.interleave!r}"
         if self.swizzle not in SPANS:

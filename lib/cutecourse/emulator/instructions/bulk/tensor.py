@@ -58,7 +58,7 @@ def tensor_copy(site: Site) -> Step:
                 UnfinishedCopy for a block that ends before its stores have read.
     Simplified: a load's box lands in pieces in an order that the seed chooses. After the first 256 loads of
                 a launch the seed lets one load in four land in pieces, the others as a whole. .im2col and
-                .tile::gather4 are not supported yet; cache hints have no effect.
+                .tile::gather4 are not supported; cache hints have no effect.
     Source:     PTX ISA 9.0, cp.async.bulk.tensor
                 (#data-movement-and-conversion-instructions-cp-async-bulk-tensor); the box's pitch under a
                 swizzle wider than its row, tf32's rounding and the stores' last chunk: an H200.

@@ -154,7 +154,7 @@ def ld(site: Site) -> Step:
                 the load, with or without tcgen05.wait::ld; the wait is for the cells, not the registers.
                 Writing or freeing the cells after the load and before the wait is an error if the thread
                 has told others before it used what it loaded, and otherwise a note
-                (emulator.core.hazards). .red is not supported yet.
+                (emulator.core.hazards). .red is not supported.
     Source:     PTX ISA 9.0, tcgen05.ld (#tcgen05-instructions-tcgen05-ld); Access restrictions; Memory
                 Consistency Model for 5th generation of TensorCore operations, register dependencies.
     """
