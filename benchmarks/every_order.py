@@ -22,7 +22,7 @@ from benchmarks.luck import arguments_for, runnable, with_fault
 from benchmarks.results_file import result_path, write_result
 from cutecourse.emulator import Proof, launch, prove
 from cutecourse.emulator.core.steering import Steering
-from cutecourse.emulator.prove.causes import Causes, Findings
+from cutecourse.emulator.prove.causes import CauseRecord, Causes
 from cutecourse.kernels import LaunchSpec, SpecError, twin
 from cutecourse.kernels.files import kernel_module
 from cutecourse.kernels.twinning import twins
@@ -50,7 +50,7 @@ def launch_with(module: str, spec: LaunchSpec) -> dict[str, Any]:
 
 def phases(launched: dict[str, Any], seed: int) -> frozenset[Any]:
     """The phase of each event at a barrier, in a run under a seed."""
-    steering, found = Steering(), Findings(log=[])
+    steering, found = Steering(), CauseRecord(log=[])
     launch(**launched, seed=seed, steering=steering, observe=lambda cohort: Causes(cohort, steering, found))
     return found.signature
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cutecourse.emulator import EmulatorError, Order, prove, replay
+from cutecourse.emulator import EmulatorError, EventOrder, prove, replay
 from cutecourse.emulator.errors import DeadlockError, LaunchError
 from support.protocols import SLOW_READER, WORDS, text
 
@@ -126,7 +126,7 @@ def test_a_lapped_wait__is_found_and_told_and_can_be_run_again():
     assert delay.place.warp == 2
     assert "block (0, 0, 0) warp 2 executes line" in str(proof)
     assert "when nothing else can go on" in str(proof)
-    kept = Order.from_json(proof.order.to_json())
+    kept = EventOrder.from_json(proof.order.to_json())
     assert kept == proof.order
     with pytest.raises(DeadlockError) as again:
         replay(kept, **launched(SLOW_READER))
@@ -138,7 +138,7 @@ def test_a_lapped_wait__is_found_and_told_and_can_be_run_again():
 )
 def test_another_text__is_no_order(words):
     with pytest.raises(LaunchError, match="no order that prove has written"):
-        Order.from_json(words)
+        EventOrder.from_json(words)
 
 
 def test_a_protocol_that_no_phase_forces__is_run_in_every_order():

@@ -35,7 +35,7 @@ from cutecourse.emulator.core.hazards import Note, grouped, lowering, read_sever
 from cutecourse.emulator.errors import BudgetExceeded, LaunchError, UnsupportedInstruction
 from cutecourse.emulator.launch import DEFAULT_BUDGET
 from cutecourse.emulator.numbers.tensor_core_sums import DEFAULT_ARITHMETIC, TENSOR_CORES
-from cutecourse.emulator.prove.order import Order
+from cutecourse.emulator.prove.order import EventOrder
 from cutecourse.errors import CourseError
 from cutecourse.memory_report import memory_report
 from cutecourse.ptx import CheckedModule, Function, PtxError, read_module
@@ -269,7 +269,7 @@ def _emulate(arguments: argparse.Namespace, findings: Findings) -> int:
         if arguments.order is not None:
             if arguments.explore is not None:
                 raise InputError("--explore runs orders that seeds choose, so it takes no --order")
-            options["steering"] = Order.from_json(read_text(arguments.order)).steering()
+            options["steering"] = EventOrder.from_json(read_text(arguments.order)).steering()
         if arguments.explore is not None:
             findings.exploration = _explore(arguments, checked, options)
             return _explored(findings.exploration)

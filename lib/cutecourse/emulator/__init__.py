@@ -13,19 +13,19 @@ from cutecourse.emulator.core.registry import InstructionInfo, supported_instruc
 from cutecourse.emulator.errors import HAZARDS, EmulatorError, Hazard
 from cutecourse.emulator.launch import LaunchResult, launch
 from cutecourse.emulator.memory.tensor_map import TensorMap, TensorMapError
-from cutecourse.emulator.prove import Order, Proof, prove, replay
+from cutecourse.emulator.prove import EventOrder, Proof, prove, replay
 from cutecourse.emulator.tools.explore import Difference, Exploration, Outcome, explore
 
 __all__ = [
     "HAZARDS",
     "Difference",
     "EmulatorError",
+    "EventOrder",
     "Exploration",
     "Hazard",
     "InstructionInfo",
     "LaunchResult",
     "Note",
-    "Order",
     "Outcome",
     "Proof",
     "TensorMap",

@@ -19,7 +19,7 @@ from cutecourse.emulator.core.bundle import WAIT, Bundle, Split
 from cutecourse.emulator.core.facts import Flow
 from cutecourse.emulator.core.kinds import KINDS, Mask
 from cutecourse.emulator.core.order import weak_topological_order
-from cutecourse.emulator.core.outcomes import Outcome, Undecided, outcomes_of
+from cutecourse.emulator.core.outcomes import TestOutcome, Undecided, outcomes_of
 from cutecourse.emulator.core.placement import Placement
 from cutecourse.emulator.core.program import BasicBlock, Control, Program, Step
 from cutecourse.emulator.core.registry import facts_of, lookup, supported_instructions
@@ -101,7 +101,7 @@ class _Decoder:
         self._function = ""
         """The function whose instructions are being decoded."""
         self._flat: FlatFunction
-        self._outcomes: dict[int, Outcome] = {}
+        self._outcomes: dict[int, TestOutcome] = {}
         """The outcomes of the function's tests, by position."""
         self._labels: dict[int, int] = {}
         """The blocks of the function that begin at a label, by the label's position."""
@@ -160,7 +160,7 @@ class _Decoder:
         )
 
     def _cut(
-        self, flat: FlatFunction, outcomes: dict[int, Outcome], block: int
+        self, flat: FlatFunction, outcomes: dict[int, TestOutcome], block: int
     ) -> tuple[list[_Piece], dict[int, int]]:
         """Cut a function into pieces that are entered at the top only.
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from math import prod
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -16,10 +16,9 @@ from cutecourse.emulator.core.memory import PARAM_WINDOW, Memory
 from cutecourse.emulator.core.observer import Observer
 from cutecourse.emulator.core.owner import Owner
 from cutecourse.emulator.core.program import Program
-from cutecourse.emulator.core.steering import Steering
 from cutecourse.emulator.errors import LaunchError
 
-__all__ = ["Machine", "PendingWork"]
+__all__ = ["Machine", "OrderKeeper", "PendingWork"]
 
 
 class PendingWork:
@@ -62,6 +61,28 @@ class PendingWork:
             last.position = self.position
         # Both may hold objects that refer back to this work.
         del self._complete, self._arguments
+
+
+class OrderKeeper(Protocol):
+    """What decides when threads and work may go on (core.steering); the scheduler and `defer` ask it."""
+
+    refuses: bool
+    paused: list[Any]
+
+    def lets(self, bundle: Any, instruction: Any, *, may_fail: bool) -> bool:
+        """True if a warp may execute an instruction now."""
+
+    def deferred(self, work: PendingWork) -> None:
+        """Work has been issued."""
+
+    def free(self, pending: Sequence[PendingWork]) -> Sequence[PendingWork]:
+        """The work that may complete now."""
+
+    def release(self) -> bool:
+        """End all delays; False if there are none."""
+
+    def refuse(self, bundle: Any, line: int, what: Hashable) -> bool:
+        """True the first time that a warp asks for something at a line."""
 
 
 @dataclass(eq=False)
@@ -108,7 +129,7 @@ class Machine(Owner):
     printed: list[str] = field(default_factory=list)
     notes: dict[tuple[str, int, int | None], Note] = field(default_factory=dict)
     """Hazards that did not end the launch, by name and the two lines."""
-    steering: Steering | None = None
+    steering: OrderKeeper | None = None
     """What delays some warps or some work, for a launch that is run for one order of events."""
     changes: int = 0
     """Counts events that may let a waiting warp go on, to detect a wait that nothing can end."""

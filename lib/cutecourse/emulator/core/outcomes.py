@@ -20,7 +20,7 @@ from cutecourse.ptx.checks import registers
 from cutecourse.ptx.scopes import FlatFunction, LabelSymbol, Register
 from cutecourse.ptx.syntax import Address, BranchTargets, Instruction, Name
 
-__all__ = ["Answer", "Outcome", "Undecided", "outcomes_of"]
+__all__ = ["TestOutcome", "TrueAnswer", "Undecided", "outcomes_of"]
 
 _MOST = 20_000
 """The search gives up after so many instructions, and the answer then counts as used at once."""
@@ -30,7 +30,7 @@ _Held = dict[Register, bool | None]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Outcome:
+class TestOutcome:
     """What becomes of a test's answer.
 
     at_once  True if every path from the test comes to a branch that the answer decides, and no instruction
@@ -44,21 +44,21 @@ class Outcome:
     """True if after the answer false a thread does nothing but ask again."""
 
 
-def outcomes_of(flat: FlatFunction, facts: tuple[Facts, ...]) -> dict[int, Outcome]:
+def outcomes_of(flat: FlatFunction, facts: tuple[Facts, ...]) -> dict[int, TestOutcome]:
     """The outcome of each test of a function, by the test's position."""
     tests = [position for position, one in enumerate(facts) if one.may_fail]
-    search = _Search(flat, facts)
+    search = _AnswerPaths(flat, facts)
     return {position: search.outcome(position) for position in tests}
 
 
-class _Search:
+class _AnswerPaths:
     """The paths of one function."""
 
     def __init__(self, flat: FlatFunction, facts: tuple[Facts, ...]) -> None:
         self._flat = flat
         self._facts = facts
 
-    def outcome(self, test: int) -> Outcome:
+    def outcome(self, test: int) -> TestOutcome:
         """Follow the answer of the test at a position."""
         at_once, again, decided = True, True, set[int]()
         todo: list[tuple[int, _Held]] = [(test + 1, dict.fromkeys(self._written(test), True))]
@@ -70,7 +70,7 @@ class _Search:
                 continue
             seen.add(key)
             if len(seen) > _MOST:
-                return Outcome(at_once=True, decided=frozenset(decided))
+                return TestOutcome(at_once=True, decided=frozenset(decided))
             if not held or position in {test, len(self._facts)}:
                 at_once = False  # on this path the answer is lost
                 continue
@@ -97,7 +97,7 @@ class _Search:
             at_once &= plain
             todo += [(after, self._after(position, held)) for after in self._following(position)]
         at_once &= bool(decided)
-        return Outcome(at_once, frozenset(decided), again=at_once and again)
+        return TestOutcome(at_once, frozenset(decided), again=at_once and again)
 
     def _decides(self, test: int, held: _Held, yes: list[int], no: list[int]) -> bool:
         """True if the way of the answer false does not come to the other way without a further test.
@@ -240,27 +240,27 @@ def _only_computes(facts: Facts) -> bool:
 # --- while the kernel runs ----------------------------------------------------------------------------------
 
 
-class Answer(Protocol):
+class TrueAnswer(Protocol):
     """The answer true of a test."""
 
     def counts(self) -> None:
         """Tell that the thread goes on because the answer was true."""
 
 
-class Undecided(OwnerDict[Outcome, dict[int, Answer]]):
+class Undecided(OwnerDict[TestOutcome, dict[int, TrueAnswer]]):
     """For each test of a bundle, the lanes that got the answer true and have not come to its use yet."""
 
-    def add(self, outcome: Outcome, lanes: list[int], answer: Answer) -> None:
+    def add(self, outcome: TestOutcome, lanes: list[int], answer: TrueAnswer) -> None:
         """Keep lanes, numbered through the bundle, whose test was true."""
         self.setdefault(outcome, {}).update(dict.fromkeys(lanes, answer))
 
-    def drop(self, outcome: Outcome, lanes: list[int]) -> None:
+    def drop(self, outcome: TestOutcome, lanes: list[int]) -> None:
         """Forget lanes that ask again."""
         kept = self.get(outcome, {})
         for lane in lanes:
             kept.pop(lane, None)
 
-    def reach(self, outcomes: list[Outcome], lanes: list[int]) -> None:
+    def reach(self, outcomes: list[TestOutcome], lanes: list[int]) -> None:
         """Lanes have come to a place that these answers decide, so that the answers count from now on."""
         for outcome in outcomes:
             kept = self.get(outcome, {})

@@ -18,7 +18,7 @@ from cutecourse.emulator.core.facts import Facts
 from cutecourse.emulator.core.frame import float_bits
 from cutecourse.emulator.core.kinds import ALL_LANES, KINDS, Mask
 from cutecourse.emulator.core.memory import PARAM_WINDOW
-from cutecourse.emulator.core.outcomes import Outcome
+from cutecourse.emulator.core.outcomes import TestOutcome
 from cutecourse.emulator.core.program import Gate, Program, Step
 from cutecourse.emulator.core.rows import DYNAMIC
 from cutecourse.emulator.errors import EmulatorError, InvalidOperand, LaunchError, UnsupportedInstruction
@@ -76,7 +76,7 @@ class Site:
         labels: Mapping[int, int],
         *,
         used: int = 0,
-        outcome: Outcome | None = None,
+        outcome: TestOutcome | None = None,
     ) -> None:
         """`labels` are the blocks that labels start, by position; the first `used` modifiers are taken."""
         self.program = program

@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from cutecourse.emulator.core.machine import PendingWork
     from cutecourse.ptx.syntax import Instruction
 
-__all__ = ["Delay", "Paused", "Place", "Steering"]
+__all__ = ["Delay", "Execution", "Paused", "Steering"]
 
 
-class Place(NamedTuple):
+class Execution(NamedTuple):
     """A warp's execution of an instruction: block, warp, PTX line, and how often it has done so before."""
 
     block: tuple[int, int, int]
@@ -35,7 +35,7 @@ class Place(NamedTuple):
 class Delay(NamedTuple):
     """A warp that pauses before an instruction or, with `work`, what the instruction starts comes late."""
 
-    place: Place
+    place: Execution
     work: bool = False
 
 
@@ -79,14 +79,14 @@ class Steering(Observer):
         self._ordered = {*script, *later}
         self.refuses = refuses
         self._refused: set[Hashable] = set()
-        self.times: Counter[Place] = Counter()
+        self.times: Counter[Execution] = Counter()
         """How often each warp has executed each instruction; `time` is 0."""
         self.paused: list[Paused] = []
-        self.place: Place | None = None
+        self.place: Execution | None = None
         """The execution that was begun last: the work that is deferred now belongs to it."""
-        self.last: dict[int, Place] = {}
+        self.last: dict[int, Execution] = {}
         """The execution that each bundle, by its id, began last."""
-        self.asked: dict[int, Place] = {}
+        self.asked: dict[int, Execution] = {}
         """Among those, the wait that may fail."""
         self._over: set[Delay] = set()
         """The events that are late no longer."""
@@ -176,7 +176,7 @@ class Steering(Observer):
         self._refused.add(key)
         return True
 
-    def _place(self, bundle: Bundle, instruction: Instruction) -> Place:
+    def _place(self, bundle: Bundle, instruction: Instruction) -> Execution:
         x, y, z = bundle.cohort.blocks[0, bundle.rank].tolist()
-        place = Place((x, y, z), bundle.warp, instruction.line, 0)
+        place = Execution((x, y, z), bundle.warp, instruction.line, 0)
         return place._replace(time=self.times[place])

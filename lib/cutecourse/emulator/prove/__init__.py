@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from cutecourse.emulator.prove.order import Order
+from cutecourse.emulator.prove.order import EventOrder
 from cutecourse.emulator.prove.proof import Proof, prove, replay
 
-__all__ = ["Order", "Proof", "prove", "replay"]
+__all__ = ["EventOrder", "Proof", "prove", "replay"]

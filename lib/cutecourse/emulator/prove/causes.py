@@ -39,7 +39,7 @@ from cutecourse.emulator.core.bundle import Bundle, Cohort
 from cutecourse.emulator.core.kinds import Mask
 from cutecourse.emulator.core.observer import Observer
 from cutecourse.emulator.core.origin import Origin
-from cutecourse.emulator.core.steering import Delay, Place, Steering
+from cutecourse.emulator.core.steering import Delay, Execution, Steering
 from cutecourse.emulator.instructions.warpgroups import InFlight
 from cutecourse.emulator.instructions.wgmma.multiplication import Multiplication
 from cutecourse.emulator.memory.mbarriers import MBarrier, MBarriers
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from cutecourse.emulator.instructions.bulk.request import Copy
     from cutecourse.emulator.memory.access import Access
 
-__all__ = ["Causes", "Doubt", "Findings"]
+__all__ = ["CauseRecord", "Causes", "Doubt"]
 
 
 class Doubt(NamedTuple):
@@ -63,7 +63,7 @@ class Doubt(NamedTuple):
     kind: str
     where: str
     phase: int
-    event: Place
+    event: Execution
     late: Delay
     event_is_work: bool = False
 
@@ -74,7 +74,7 @@ class Doubt(NamedTuple):
 
 
 @dataclass(eq=False)
-class Findings:
+class CauseRecord:
     """What the cohorts of one run found."""
 
     doubts: list[Doubt] = field(default_factory=list)
@@ -112,11 +112,11 @@ class _Event(NamedTuple):
 
     agent: int
     tag: int
-    place: Place
+    place: Execution
     work: bool = False
 
 
-class _Issued(NamedTuple):
+class _IssuedWork(NamedTuple):
     """What the issuer of work knew, and where it issued the work."""
 
     row: Row
@@ -138,14 +138,14 @@ class _Barrier:
 class Causes(Observer):
     """The causes of a cohort's events. The cohort has one cluster."""
 
-    def __init__(self, cohort: Cohort, steering: Steering, found: Findings) -> None:
+    def __init__(self, cohort: Cohort, steering: Steering, found: CauseRecord) -> None:
         assert cohort.n == 1
         self.cohort = cohort
         self.steering = steering
         self.found = found
         self.clocks = Clocks(cohort, cohort.machine.program.own(AccessPlan).line_bits)
         self._barriers: dict[Hashable, _Barrier] = {}
-        self._issued: dict[object, _Issued] = {}
+        self._issued: dict[object, _IssuedWork] = {}
         """By the copies, and the origins of commits and stores, that are under way."""
         self._commits: Counter[int] = Counter()
         """The commits of each thread so far, by its component."""
@@ -302,7 +302,7 @@ class Causes(Observer):
             self._away(origin.bundle, barrier.rank, event)
             self.clocks.tick(origin.bundle, 0)
 
-    def _work(self, barrier: MBarrier, issued: _Issued) -> None:
+    def _work(self, barrier: MBarrier, issued: _IssuedWork) -> None:
         """Work that a thread issued earlier signals an mbarrier."""
         event = issued.event
         held = self._barriers[_key(barrier)]
@@ -344,7 +344,7 @@ class Causes(Observer):
     def _issue(self, key: object, bundle: Bundle) -> None:
         """Keep what the issuer knows of work whose end only its phase tells."""
         event = self._event(bundle)._replace(tag=self.clocks.never, work=True)
-        self._issued[key] = _Issued(self._row(bundle).copy(), event)
+        self._issued[key] = _IssuedWork(self._row(bundle).copy(), event)
         self.clocks.tick(bundle, 0)
 
     def store_asked(self, origin: Origin) -> None:
@@ -360,7 +360,7 @@ class Causes(Observer):
         row[stream] = self.clocks.entry(self._commits[stream])
         tag = self.clocks.tag(self._commits[stream], 0)
         event = self._event(bundle)._replace(agent=stream, tag=tag, work=True)
-        self._issued[origin] = _Issued(row, event)
+        self._issued[origin] = _IssuedWork(row, event)
         self.clocks.tick(bundle, 0)
 
     def copies_counted(self, origin: Origin) -> None:
@@ -444,7 +444,7 @@ class Causes(Observer):
 
     def _gone(self, rank: int, event: _Event) -> None:
         where = f"block {self._block(rank)}"
-        last = Place(self._block(rank), 0, 0, 0)
+        last = Execution(self._block(rank), 0, 0, 0)
         self.found.doubts.append(Doubt("block gone", where, 0, last, Delay(event.place, work=event.work)))
 
 

@@ -7,19 +7,20 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from cutecourse.emulator.core.steering import Delay, Place, Steering
+from cutecourse.emulator.core.steering import Delay, Execution, Steering
 from cutecourse.emulator.errors import LaunchError
 from cutecourse.ptx.sources import line_in_words
 from cutecourse.ptx.syntax import Module
 
-__all__ = ["Order"]
+__all__ = ["EventOrder"]
 
+_ENDINGS = ["th", "st", "nd", "rd"]
 _SHOWN = 12
 """The last events of a script that are put into words."""
 
 
 @dataclass(frozen=True)
-class Order:
+class EventOrder:
     """An order of events.
 
     delays   warps that pause, or work that completes, when nothing else can go on.
@@ -61,7 +62,7 @@ class Order:
         )
 
     @classmethod
-    def from_json(cls, text: str) -> Order:
+    def from_json(cls, text: str) -> EventOrder:
         """Read what `to_json` wrote. Errors: LaunchError."""
         try:
             held = json.loads(text)
@@ -74,7 +75,9 @@ class Order:
 def _delays(held: Iterable[Any]) -> Iterator[Delay]:
     for one in held:
         x, y, z = map(int, one["block"])
-        yield Delay(Place((x, y, z), int(one["warp"]), int(one["line"]), int(one["time"])), bool(one["work"]))
+        yield Delay(
+            Execution((x, y, z), int(one["warp"]), int(one["line"]), int(one["time"])), bool(one["work"])
+        )
 
 
 def _as_json(delay: Delay) -> dict[str, Any]:
@@ -91,4 +94,4 @@ def _event(delay: Delay, module: Module) -> str:
 
 
 def _nth(n: int) -> str:
-    return f"{n}{'th' if 10 <= n % 100 <= 20 else {1: 'st', 2: 'nd', 3: 'rd'}.get(n % 10, 'th')}"
+    return f"{n}{_ENDINGS[n % 10 if n % 10 < 4 and not 10 < n % 100 < 14 else 0]}"

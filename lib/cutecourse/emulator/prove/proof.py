@@ -8,12 +8,12 @@ from time import perf_counter
 from typing import Any
 
 from cutecourse.emulator.core.program import Program
-from cutecourse.emulator.core.steering import Delay, Place, Steering
+from cutecourse.emulator.core.steering import Delay, Execution, Steering
 from cutecourse.emulator.errors import EmulatorError, LaunchError
 from cutecourse.emulator.launch import LaunchResult, launch, program_of
-from cutecourse.emulator.prove.causes import Causes, Doubt, Findings
+from cutecourse.emulator.prove.causes import CauseRecord, Causes, Doubt
 from cutecourse.emulator.prove.choices import branching_tests, choices
-from cutecourse.emulator.prove.order import Order
+from cutecourse.emulator.prove.order import EventOrder
 from cutecourse.emulator.tools.explore import Launch, Outcome, Rules, end_of, from_arguments
 from cutecourse.ptx.checked import CheckedModule
 from cutecourse.ptx.checks import read_module
@@ -28,7 +28,7 @@ _EACH = 3
 """So many doubts at the same lines are tried."""
 _TOGETHER = 2
 """So many delays are tried at once."""
-_AS_IT_COMES = Order()
+_AS_IT_COMES = EventOrder()
 
 
 @dataclass(frozen=True, repr=False)
@@ -53,7 +53,7 @@ class Proof:
     phases: int = 0
     orders: int = 1
     reasons: tuple[str, ...] = ()
-    order: Order | None = None
+    order: EventOrder | None = None
     error: EmulatorError | None = None
     notes: tuple[tuple[str, int, int | None], ...] = ()
 
@@ -111,17 +111,17 @@ def prove(
     if not seconds > 0:
         raise LaunchError(f"seconds is a time above 0, not {seconds!r}")
     checked = ptx if isinstance(ptx, CheckedModule) else read_module(ptx)
-    search = _Search(checked, from_arguments(checked, arguments), dict(compare or {}), started + seconds)
+    search = _Prover(checked, from_arguments(checked, arguments), dict(compare or {}), started + seconds)
     fields = search.verdict(program_of(checked, arguments))
     return Proof(**fields, runs=search.runs, seconds=perf_counter() - started, module=checked.module)
 
 
-def replay(order: Order, ptx: str | CheckedModule, **arguments: Any) -> LaunchResult:
+def replay(order: EventOrder, ptx: str | CheckedModule, **arguments: Any) -> LaunchResult:
     """Launch a kernel, as `cutecourse.emulator.launch`, in an order that `prove` has found."""
     return launch(ptx, steering=order.steering(), **arguments)
 
 
-class _Search:
+class _Prover:
     """The runs of one launch."""
 
     def __init__(self, checked: CheckedModule, run: Launch, compare: Rules, until: float) -> None:
@@ -131,9 +131,11 @@ class _Search:
         self._until = until
         self.runs = 0
 
-    def run(self, order: Order = _AS_IT_COMES, *, logs: bool = False) -> tuple[Outcome, Findings, Steering]:
+    def run(
+        self, order: EventOrder = _AS_IT_COMES, *, logs: bool = False
+    ) -> tuple[Outcome, CauseRecord, Steering]:
         """Run the launch once, in an order."""
-        steering, found = order.steering(), Findings(log=[] if logs else None)
+        steering, found = order.steering(), CauseRecord(log=[] if logs else None)
         self.runs += 1
 
         def delayed(seed: int, recorder: Any) -> Any:
@@ -154,9 +156,9 @@ class _Search:
         branching, certain = branching_tests(program)
         if branching:
             ways.append(True)
-            ended, more, refusing = self.run(Order(refuses=True))
+            ended, more, refusing = self.run(EventOrder(refuses=True))
             if _differ(first, ended):
-                wrong = {"error": ended.raised, "order": Order(refuses=True)}
+                wrong = {"error": ended.raised, "order": EventOrder(refuses=True)}
                 return {**fields, "verdict": "counterexample", **wrong}
             doubts += more.doubts
             tests = set(branching)
@@ -176,7 +178,7 @@ class _Search:
             if (frozenset(delays), refuses) in tried or perf_counter() > self._until:
                 continue
             tried.add((frozenset(delays), refuses))
-            order = Order(delays, refuses=refuses)
+            order = EventOrder(delays, refuses=refuses)
             ended, more, _ = self.run(order)
             if _differ(first, ended):
                 return {**fields, "verdict": "counterexample", "error": ended.raised, "order": order}
@@ -224,7 +226,7 @@ class _Search:
                 ]
                 script = list(dict.fromkeys([*kept, early]))
                 later = frozenset(one.event for one in found.log).difference(script)
-                order = Order(script=tuple(script), later=later)
+                order = EventOrder(script=tuple(script), later=later)
                 ended, more, _ = self.run(order, logs=True)
                 if _differ(first, ended):
                     return 0, {"error": ended.raised, "order": order}
@@ -254,7 +256,7 @@ def _differ(one: Outcome, other: Outcome) -> bool:
     return other.error is not None or one.arrays != other.arrays
 
 
-def _without(times: Mapping[Place, int], lines: set[int]) -> dict[Place, int]:
+def _without(times: Mapping[Execution, int], lines: set[int]) -> dict[Execution, int]:
     return {place: n for place, n in times.items() if place.line not in lines}
 
 
