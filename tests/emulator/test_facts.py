@@ -49,7 +49,7 @@ WORDS = {
     "emulator/memory/tensor_memory.py": ({"cp", "mma"}, "the pipelines of tensor memory"),
     "emulator/memory/unwritten.py": ({"cp.async"}, "a noun of a report"),
     "emulator/core/facts.py": ({"barrier"}, "a category"),
-    "emulator/prove": ({"barrier", "mbarrier"}, "kinds of barriers"),
+    "emulator/prove": ({"barrier", "mbarrier", "st"}, "kinds of barriers, an ending of numerals"),
     "emulator/numbers": ({"add", "and", "fma", "max", "min", "or", "xor"}, "operations on numbers"),
     "emulator/tools": ({"mbarrier.phase", "mbarrier.complete_tx", "mma.complete"}, "kinds of events"),
     "palette.py": ({"barrier"}, "a role of colours"),
