@@ -17,8 +17,8 @@ from tools.paths import ROOT
 SKILL = ROOT / "skills" / "run-ptx" / "SKILL.md"
 """Tells a coding agent how to run a PTX text on the emulator; the site has it under its own name."""
 _INTRO = (
-    "Layouts, MMA atoms, TMA and tcgen05, from the first layout to a Blackwell GEMM. The kernels ran on a GPU or "
-    "on the course's emulator of PTX. Each page below is the Markdown of the page of the same name."
+    "Layouts, MMA atoms, TMA and tcgen05, from the first layout to a Blackwell GEMM. The kernels ran on a "
+    "GPU or on the course's emulator of PTX. Each page below is the Markdown of the page of the same name."
 )
 _LEFT_OUT = (nodes.comment, nodes.target, nodes.system_message, nodes.substitution_definition)
 

@@ -65,7 +65,9 @@ def _call(text: str) -> dict[str, Any] | None:
     call = ast.parse(text, mode="eval").body
     assert isinstance(call, ast.Call)
     assert isinstance(call.func, ast.Name)
-    options = next((ast.literal_eval(one.value) for one in call.keywords if one.arg == "options"), [])
+    options: list[str] = next(
+        (ast.literal_eval(one.value) for one in call.keywords if one.arg == "options"), []
+    )
     return {"name": call.func.id, "args": [ast.literal_eval(one) for one in call.args], "options": options}
 
 
