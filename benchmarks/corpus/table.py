@@ -64,7 +64,7 @@ def _rates(result: dict[str, Any]) -> str:
         f" `{longest['kernel']}` on {longest['on']}, took {longest['seconds']:.1f} s for"
         f" {longest['instructions']:,} instructions of a warp. Half of the kernels with tensor cores run"
         f" more than {rate / 1000:.0f},000 such instructions per second, so ten seconds are enough for about"
-        f" {10 * rate / 1e6:.1f} million. The result of `cutecourse.emulator.launch` counts them: its `total`."
+        f" {10 * rate / 1e6:.1f} million. The result of `cutecourse.emulator.launch` counts them as `total`."
     )
 
 
