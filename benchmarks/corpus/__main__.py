@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import os
+import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -10,7 +12,7 @@ from typing import Any
 from benchmarks.corpus.compiling import compiled
 from benchmarks.corpus.kernels import ENTRIES
 from benchmarks.corpus.one import Running
-from benchmarks.corpus.sources import COMPILERS, PACKAGES, Worker, package_folder
+from benchmarks.corpus.sources import COMPILERS, PACKAGES, Nvcc, Worker, package_folder
 from benchmarks.results_file import result_path, write_result
 from tools.facts import of_this_machine
 
@@ -44,6 +46,10 @@ def main() -> None:
     parser.add_argument("--gib", type=float, default=8, help="limit of a kernel's memory")
     parser.add_argument("--output", type=Path)
     options = parser.parse_args()
+    if "OPENBLAS_NUM_THREADS" not in os.environ:
+        # A process that is forked while BLAS has threads can wait for them forever.
+        os.environ["OPENBLAS_NUM_THREADS"] = "1"
+        os.execv(sys.executable, [sys.executable, "-m", "benchmarks.corpus", *sys.argv[1:]])
     given = dict(one.split("=", 1) for one in options.given)
     chosen = [
         (entry, arch)
@@ -53,7 +59,7 @@ def main() -> None:
         if options.on in arch
     ]
     workers = {
-        (compiler, arch): Worker(compiler, arch if compiler == "dsl" else "", options.folder)
+        (compiler, arch): Nvcc() if compiler == "nvcc" else Worker(compiler, arch, options.folder)
         for compiler, arch in {(entry.compiler, arch) for entry, arch in chosen}
     }
     rows: list[dict[str, Any]] = []
@@ -62,7 +68,15 @@ def main() -> None:
         folder = package_folder(entry.package, options.folder, given)
         answer = compiled(entry, arch, folder, workers[entry.compiler, arch], options.folder / "compiled")
         uses = [word for word in ("tcgen05.mma", "wgmma", "mma.sync") if word in answer.get("ptx", "")]
-        row = {"kernel": entry.name, "source": entry.kernel, "on": arch, "uses": uses[:1]}
+        row = {
+            "kernel": entry.name,
+            "package": entry.package,
+            "source": entry.kernel,
+            "on": arch,
+            "uses": uses[:1],
+            "findings": entry.findings,
+            "why": entry.why,
+        }
         rows.append(row)
         while len(running) >= options.jobs:
             running = still(running)
@@ -79,7 +93,11 @@ def main() -> None:
         {
             "recorded": of_this_machine(),
             "packages": {name: PACKAGES[name] for name in used},
-            "compilers": {name: list(COMPILERS[name]) for name in sorted({one for one, _ in workers})},
+            "compilers": {
+                name: list(COMPILERS[name])
+                for name in sorted({one for one, _ in workers})
+                if name in COMPILERS
+            },
             "rows": rows,
         },
         output,

@@ -11,27 +11,29 @@ from typing import Any
 import numpy as np
 
 from benchmarks.corpus.entries import Entry
-from benchmarks.corpus.problems import Draw, Problem, Shaped, Tensor
-from benchmarks.corpus.sources import PACKAGES, Worker
+from benchmarks.corpus.problems import Draw, Mapped, Problem, Shaped, Tensor
+from benchmarks.corpus.sources import PACKAGES, Nvcc, Worker
 from cutecourse.analysis.dsl import pack
 
 __all__ = ["compiled", "launch_arguments"]
 
 _TRITON = {"f16": "fp16", "f32": "fp32", "f64": "fp64", "bf16": "bf16", "e4m3": "fp8e4nv", "e5m2": "fp8e5",
-           "s8": "i8", "s16": "i16", "s32": "i32", "s64": "i64", "u8": "u8", "u16": "u16", "u32": "u32"}  # fmt: skip
+           "s8": "i8", "s16": "i16", "s32": "i32", "s64": "i64", "u8": "u8", "u16": "u16",
+           "u32": "u32"}  # fmt: skip
 """Triton's name of an element type."""
 
 
-def compiled(entry: Entry, arch: str, folder: Path, worker: Worker, kept: Path) -> dict[str, Any]:
+def compiled(entry: Entry, arch: str, folder: Path, worker: Worker | Nvcc, kept: Path) -> dict[str, Any]:
     """The compiler's answer for this architecture: from the folder of kept answers, or asked now."""
     if entry.compiler == "triton":
         request = _triton_request(entry, arch, entry.make(Draw(0)))
+    elif entry.compiler == "nvcc":
+        request = {"arch": arch, **entry.options}
     else:
         module, _, function = entry.kernel.partition(":")
         request = {"module": module, "function": function, "arch": arch, **entry.options}
-    key = json.dumps(
-        [entry.compiler, PACKAGES[entry.package], entry.kernel, request], sort_keys=True, default=str
-    )
+    wanted = [entry.compiler, PACKAGES[entry.package], entry.kernel, request]
+    key = json.dumps(wanted, sort_keys=True, default=str)
     path = kept / f"{hashlib.sha256(key.encode()).hexdigest()[:24]}.json"
     if not path.exists():
         answer = worker.ask({**request, "folder": str(folder)})
@@ -74,12 +76,16 @@ def _triton_request(entry: Entry, arch: str, problem: Problem) -> dict[str, Any]
 def launch_arguments(entry: Entry, problem: Problem, answer: Mapping[str, Any]) -> dict[str, Any]:
     """The arguments of `cutecourse.emulator.launch`, without the seed."""
     if not isinstance(problem.args, Mapping):
+        is_dsl = entry.compiler == "dsl"
+        declared = (
+            [_declared(one) for one in problem.args] if is_dsl else [_given(one) for one in problem.args]
+        )
         return {
             "grid": problem.grid,
             "block": problem.block,
             "cluster": problem.cluster,
             "dynamic_smem": problem.smem_bytes,
-            "args": pack(answer["ptx"], [_declared(one) for one in problem.args]),
+            "args": pack(answer["ptx"], declared) if is_dsl else declared,
         }
     args = [_given(problem.args[name]) for name in answer["order"]]
     blocks = int(np.prod(problem.grid))
@@ -95,7 +101,7 @@ def launch_arguments(entry: Entry, problem: Problem, answer: Mapping[str, Any]) 
 
 
 def _declared(value: Any) -> Any:
-    return value.declared() if isinstance(value, Shaped) else value
+    return value.declared() if isinstance(value, Shaped | Mapped) else value
 
 
 def _given(value: Any) -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 
 from benchmarks.corpus.problems import Draw, Problem
 
-__all__ = ["ENTRIES", "Entry", "dsl_kernels", "triton_kernels"]
+__all__ = ["ENTRIES", "Entry", "cuda_kernels", "dsl_kernels", "triton_kernels"]
 
 Make = Callable[[Draw], Problem]
 
@@ -25,6 +25,7 @@ class Entry:
     make       a function from a seed's random inputs to a problem.
     options    for the compiler.
     findings   hazards that the kernel really has, each with a sentence: they are warnings here.
+    why        why the kernel is not right on some architecture: the fault of another than the emulator.
     """
 
     name: str
@@ -35,6 +36,7 @@ class Entry:
     make: Make
     options: dict[str, Any] = field(default_factory=dict)
     findings: dict[str, str] = field(default_factory=dict)
+    why: str = ""
 
 
 ENTRIES: dict[str, Entry] = {}
@@ -52,7 +54,7 @@ def triton_kernels(package: str) -> Callable[..., Callable[[Make], Make]]:
     kernel   "module:function" in the package.
     on       architectures, "80", "90a" or "100a".
     warps and other keywords such as num_stages are options of Triton's compiler.
-    findings as in Entry.
+    findings and why as in Entry.
     """
 
     def named(
@@ -61,12 +63,13 @@ def triton_kernels(package: str) -> Callable[..., Callable[[Make], Make]]:
         *,
         warps: int = 4,
         findings: dict[str, str] | None = None,
+        why: str = "",
         **options: Any,
     ) -> Callable[[Make], Make]:
         def entered(make: Make) -> Make:
             name, where = f"{package}/{make.__name__}", tuple(f"sm_{arch}" for arch in on)
             chosen = {"num_warps": warps, **options}
-            add(Entry(name, package, kernel, "triton", where, make, chosen, findings or {}))
+            add(Entry(name, package, kernel, "triton", where, make, chosen, findings or {}, why))
             return make
 
         return entered
@@ -74,29 +77,58 @@ def triton_kernels(package: str) -> Callable[..., Callable[[Make], Make]]:
     return named
 
 
-def dsl_kernels(package: str) -> Callable[..., Callable[[Make], Make]]:
+def dsl_kernels(package: str, **common: Any) -> Callable[..., Callable[[Make], Make]]:
     """A decorator for the problems of a package's kernels of the CuTe DSL.
 
-    compile    "module:function" in the package, a function that compiles without a GPU.
-    arguments  its arguments; {"type": "Float16"} is a type of the DSL.
+    function   "module:function" in the package, a function that compiles without a GPU, or that is compiled.
+    arguments  its arguments, as `dsl_worker.py` takes them; more keywords are what a request may have there.
     on         architectures, "90a" or "100a".
     findings   as in Entry.
     """
 
     def named(
-        compile: str,
+        function: str,
         arguments: Sequence[Any],
         on: Sequence[str] = ("90a",),
         *,
         findings: dict[str, str] | None = None,
+        **more: Any,
     ) -> Callable[[Make], Make]:
         def entered(make: Make) -> Make:
             name, where = f"{package}/{make.__name__}", tuple(f"sm_{arch}" for arch in on)
-            add(
-                Entry(
-                    name, package, compile, "dsl", where, make, {"arguments": list(arguments)}, findings or {}
-                )
-            )
+            options = {"arguments": list(arguments), **common, **more}
+            add(Entry(name, package, function, "dsl", where, make, options, findings or {}))
+            return make
+
+        return entered
+
+    return named
+
+
+def cuda_kernels(package: str, include: Sequence[str]) -> Callable[..., Callable[[Make], Make]]:
+    """A decorator for the problems of a package's kernels in CUDA C++.
+
+    header     the package's file that has the kernel.
+    instance   the kernel with its template arguments, as in `copy<float, 4>`.
+    before     statements of ours above the instance, such as a function that a template needs.
+    on         architectures; include names folders of the package.
+    findings   as in Entry.
+    """
+
+    def named(
+        header: str,
+        instance: str,
+        on: Sequence[str] = ("80", "90a"),
+        *,
+        before: str = "",
+        findings: dict[str, str] | None = None,
+    ) -> Callable[[Make], Make]:
+        def entered(make: Make) -> Make:
+            name, where = f"{package}/{make.__name__}", tuple(f"sm_{arch}" for arch in on)
+            text = f"#include <{header}>\n{before}\nauto *instance = &{instance};\n"
+            options = {"text": text, "include": list(include)}
+            kernel = f"{header}:{instance}"
+            add(Entry(name, package, kernel, "nvcc", where, make, options, findings or {}))
             return make
 
         return entered

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from cutecourse.analysis.dsl import DslTensor
+from cutecourse.analysis.dsl import DslTensor, DslTmaAtom
 from cutecourse.dtypes import decode, dtype, encode
+from cutecourse.emulator import TensorMap
 
-__all__ = ["Draw", "Problem", "Shaped", "Tensor", "poisoned"]
+__all__ = ["Draw", "Mapped", "Problem", "Shaped", "Tensor", "Zeros", "poisoned"]
 
 TOLERANCES = {"f64": 1e-12, "f32": 2e-5, "f16": 2e-3, "bf16": 1.6e-2, "e4m3": 0.07, "e5m2": 0.14}
 """How far a result may be from its reference r: this times (1 + |r|). Integers must be equal."""
 
 _POISON = {1: 0x7F, 2: 0x7FFF, 4: 0x7FFFFFFF, 8: 0x7FFFFFFFFFFFFFFF}
-"""The code in an output before the kernel runs: NaN in each floating-point type, the largest number in integers."""
+"""The code in an output before the kernel runs: NaN, or an integer's largest number."""
 
 
 class Tensor:
@@ -126,6 +127,39 @@ class Shaped:
         return DslTensor(self.tensor.codes, self.extents, self.strides)
 
 
+@dataclass(frozen=True)
+class Mapped:
+    """A matrix that a kernel of the CuTe DSL reaches by TMA: the box in elements, innermost first."""
+
+    tensor: Tensor
+    box: tuple[int, int]
+    swizzle: str = "128B"
+
+    def declared(self) -> DslTmaAtom:
+        """The argument for `cutecourse.analysis.dsl.pack`."""
+        codes = self.tensor.codes
+        rows, columns = codes.shape
+        tiled = TensorMap.tiled(
+            codes, dims=(columns, rows), strides=codes.strides[:1], box=self.box, swizzle=self.swizzle
+        )
+        return DslTmaAtom(tiled)
+
+
+@dataclass(frozen=True)
+class Zeros:
+    """A struct of zeros, such as a tiled MMA that negates nothing: as many bytes, then words."""
+
+    n_bytes: int
+    n_words: int
+
+    def fields(self) -> Iterator[tuple[str, Any]]:
+        """Name and value of each part."""
+        for place in range(self.n_bytes):
+            yield f"byte {place}", np.uint8(0)
+        for place in range(self.n_words):
+            yield f"word {place}", np.uint32(0)
+
+
 @dataclass
 class Problem:
     """One run of a kernel.
@@ -145,7 +179,7 @@ class Problem:
     def outputs(self) -> dict[str, Tensor]:
         """The tensors whose results are stated, by the parameters' names or places."""
         named = self.args.items() if isinstance(self.args, Mapping) else enumerate(self.args)
-        tensors = ((name, one.tensor if isinstance(one, Shaped) else one) for name, one in named)
+        tensors = ((name, one.tensor if isinstance(one, Shaped | Mapped) else one) for name, one in named)
         return {
             str(name): one for name, one in tensors if isinstance(one, Tensor) and one.expected is not None
         }

@@ -1,6 +1,29 @@
 """All entries: one module for each package."""
 
 from benchmarks.corpus.entries import ENTRIES
-from benchmarks.corpus.kernels import conch, fla, gems, liger, quack, sage
+from benchmarks.corpus.kernels import (
+    cccl,
+    conch,
+    cutlass,
+    fla,
+    fla_chunks,
+    flashinfer,
+    gems,
+    liger,
+    quack,
+    sage,
+)
 
-__all__ = ["ENTRIES", "conch", "fla", "gems", "liger", "quack", "sage"]
+__all__ = [
+    "ENTRIES",
+    "cccl",
+    "conch",
+    "cutlass",
+    "fla",
+    "fla_chunks",
+    "flashinfer",
+    "gems",
+    "liger",
+    "quack",
+    "sage",
+]

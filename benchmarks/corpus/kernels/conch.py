@@ -95,17 +95,22 @@ def gemm_of_4_bit_weights(draw: Draw) -> Problem:
     scales = draw.uniform(k // group, n, low=0.05, high=0.1, kind="f16")
     weights = (codes - 8) * np.repeat(scales.values, group, axis=0)
     args = {
-        "a_ptr": a, "b_ptr": b, "c_ptr": poisoned(a.values @ weights, "f16", tolerance=5e-3), "scales_ptr": scales,
-        "zeros_ptr": draw.uniform(k // group, n, kind="f16"), "scales_a_ptr": None, "m_dim": m, "k_dim": k, "n_dim": n,
+        "a_ptr": a, "b_ptr": b, "c_ptr": poisoned(a.values @ weights, "f16", tolerance=5e-3),
+        "scales_ptr": scales,
+        "zeros_ptr": draw.uniform(k // group, n, kind="f16"), "scales_a_ptr": None, "m_dim": m, "k_dim": k,
+        "n_dim": n,
     }  # fmt: skip
     f16 = {"type": "float16"}
     constants = {
         "cxpr_w_nbits": 4, "cxpr_weight_bias": 8, "cxpr_group_size": group, "cxpr_unpack_mask": 15,
         "cxpr_elements_per_sample": 8, "matrix_a_stride_m": k, "matrix_a_stride_k": 1, "matrix_b_stride_k": n,
         "matrix_b_stride_n": 1, "matrix_c_stride_m": n, "matrix_c_stride_n": 1, "meta_stride_g": n,
-        "meta_stride_n": 1, "cxpr_input_dtype": f16, "cxpr_output_dtype": f16, "cxpr_acc_dtype": {"type": "float32"},
-        "cxpr_meta_dtype": f16, "cxpr_channel_scale_mode": 0, "cxpr_w_group_mode": 2, "cxpr_zero_is_scalar": False,
-        "cxpr_data_contiguous": True, "cxpr_block_size_m": 64, "cxpr_block_size_n": 64, "cxpr_block_size_k": 64,
+        "meta_stride_n": 1, "cxpr_input_dtype": f16, "cxpr_output_dtype": f16,
+        "cxpr_acc_dtype": {"type": "float32"},
+        "cxpr_meta_dtype": f16, "cxpr_channel_scale_mode": 0, "cxpr_w_group_mode": 2,
+        "cxpr_zero_is_scalar": False,
+        "cxpr_data_contiguous": True, "cxpr_block_size_m": 64, "cxpr_block_size_n": 64,
+        "cxpr_block_size_k": 64,
         "cxpr_block_size_scale_a": 1, "cxpr_block_size_scale_b": 1, "cxpr_group_size_m": 8,
         "cxpr_matrix_a_load_order": 2, "cxpr_swizzle_pid": True, "cxpr_matrix_a_eviction_policy": "",
         "cxpr_matrix_b_eviction_policy": "", "cxpr_meta_eviction_policy": "",
@@ -145,7 +150,8 @@ def rotary_embedding(draw: Draw) -> Problem:
         x, y = one.values[..., :half], one.values[..., half:]
         one.becomes(np.concatenate([x * cos - y * sin, y * cos + x * sin], axis=-1))
     args = {
-        "positions_ptr": positions, "query_ptr": query, "key_ptr": key, "cos_sin_cache_ptr": cache, "rot_dim": WIDTH,
+        "positions_ptr": positions, "query_ptr": query, "key_ptr": key, "cos_sin_cache_ptr": cache,
+        "rot_dim": WIDTH,
         "query_stride": 4 * WIDTH, "key_stride": HEADS * WIDTH, "num_heads": 4, "num_kv_heads": HEADS,
         "head_size": WIDTH,
     }  # fmt: skip

@@ -145,11 +145,13 @@ def matmul(draw: Draw) -> Problem:
     a, b, bias = draw.normal(m, k, kind="f16"), draw.normal(k, n, kind="f16"), draw.normal(n)
     product = np.maximum(a.values @ b.values, 0) * 1.25 + bias.values
     args = {
-        "a": a, "b": b, "c": poisoned(product, "f16"), "input": bias, "alpha": Tensor([1.25], "f32"), "M": m, "N": n,
+        "a": a, "b": b, "c": poisoned(product, "f16"), "input": bias, "alpha": Tensor([1.25], "f32"),
+        "M": m, "N": n,
         "K": k, "stride_ab": m * k, "stride_am": k, "stride_ak": 1, "stride_bk": n, "stride_bn": 1,
         "stride_cb": m * n, "stride_cm": n, "stride_cn": 1,
     }  # fmt: skip
-    constants = {"BM": 128, "BK": 32, "BN": 64, "G": 4, "ACTIVATION": "relu", "HAS_INPUT": True, "HAS_ALPHA": True,
+    constants = {"BM": 128, "BK": 32, "BN": 64, "G": 4, "ACTIVATION": "relu", "HAS_INPUT": True,
+                 "HAS_ALPHA": True,
                  "HAS_BETA": False, "ALLOW_TF32": True, "X_DIM": 1}  # fmt: skip
     return Problem((1, 2, 3), args, constants)
 
@@ -253,9 +255,11 @@ def gated_delta_rule_states(draw: Draw) -> Problem:
             last[head] = last[head] * np.exp2(gs[-1]) + ks.T @ (fresh * np.exp2(gs[-1] - gs)[:, None])
     args = {
         "k": k, "v": v, "w": w, "v_new": poisoned(new, "bf16", tolerance=0.03), "g": g,
-        "h": poisoned(states, "bf16", tolerance=0.03), "ht": poisoned(last[None], "f32", tolerance=0.03), "T": T,
+        "h": poisoned(states, "bf16", tolerance=0.03), "ht": poisoned(last[None], "f32", tolerance=0.03),
+        "T": T,
     }  # fmt: skip
-    constants = {"H": H, "HV": H, "K": K, "V": V, "BT": BT, "BV": 32, "USE_G": True, "STORE_FINAL_STATE": True,
+    constants = {"H": H, "HV": H, "K": K, "V": V, "BT": BT, "BV": 32, "USE_G": True,
+                 "STORE_FINAL_STATE": True,
                  "SAVE_NEW_VALUE": True}  # fmt: skip
     return Problem(2 * B * H, args, constants)
 
@@ -273,10 +277,11 @@ def _attention(draw: Draw):
 
 
 NO_TURN = {
-    "never written": "The loop over earlier keys is pipelined: its first load of the scores from tensor memory is"
-    " also made for the first queries, whose loop has no turn, and nothing uses what it brings."
+    "never written": "The loop over earlier keys is pipelined. Its first load of the scores from tensor"
+    " memory is also made for the first queries, whose loop has no turn, and nothing uses what it brings."
 }
-ATTENTION = {"B": B, "H": H, "HQ": H, "G": 1, "K": K, "V": V, "BK": 64, "BV": 64, "USE_G": False, "USE_WINDOW": False,
+ATTENTION = {"B": B, "H": H, "HQ": H, "G": 1, "K": K, "V": V, "BK": 64, "BV": 64, "USE_G": False,
+             "USE_WINDOW": False,
              "IS_VARLEN": False}  # fmt: skip
 
 
@@ -284,7 +289,8 @@ ATTENTION = {"B": B, "H": H, "HQ": H, "G": 1, "K": K, "V": V, "BK": 64, "BV": 64
 def attention_forward(draw: Draw) -> Problem:
     q, k, v, _, _, o, lse = _attention(draw)
     args = {
-        "q": q, "k": k, "v": v, "o": poisoned(o, "f16", tolerance=5e-3), "lse": poisoned(lse, "f32", tolerance=1e-3),
+        "q": q, "k": k, "v": v, "o": poisoned(o, "f16", tolerance=5e-3),
+        "lse": poisoned(lse, "f32", tolerance=1e-3),
         "scale": SCALE, "T": T,
     }  # fmt: skip
     return Problem((2, B * H), args, {**ATTENTION, "BT": 128, "BS": 32})
@@ -307,7 +313,8 @@ def _attention_gradients(draw: Draw):
         dq[0, :, head] = ds @ k.values[0, :, head] * SCALE
         dk[0, :, head] = ds.T @ q.values[0, :, head] * SCALE
         dv[0, :, head] = p[head].T @ do.values[0, :, head]
-    args = {"q": q, "k": k, "v": v, "lse": Tensor(lse, "f32"), "delta": Tensor(delta, "f32"), "do": do, "scale": SCALE,
+    args = {"q": q, "k": k, "v": v, "lse": Tensor(lse, "f32"), "delta": Tensor(delta, "f32"), "do": do,
+            "scale": SCALE,
             "T": T}  # fmt: skip
     return args, dq, dk, dv
 

@@ -20,11 +20,14 @@ M, N, K = 192, 136, 96
 def bmm(draw: Draw) -> Problem:
     a, b = draw.normal(2, M, K, kind="bf16"), draw.normal(2, K, N, kind="bf16")
     args = {
-        "A": a, "B": b, "O": poisoned(a.values @ b.values, "bf16"), "M": M, "N": N, "K": K, "stride_ab": M * K,
-        "stride_am": K, "stride_ak": 1, "stride_bb": K * N, "stride_bk": N, "stride_bn": 1, "stride_ob": M * N,
+        "A": a, "B": b, "O": poisoned(a.values @ b.values, "bf16"), "M": M, "N": N, "K": K,
+        "stride_ab": M * K,
+        "stride_am": K, "stride_ak": 1, "stride_bb": K * N, "stride_bk": N, "stride_bn": 1,
+        "stride_ob": M * N,
         "stride_om": N, "stride_on": 1,
     }  # fmt: skip
-    constants = {"TILE_M": 128, "TILE_N": 64, "TILE_K": 32, "GROUP_M": 2, "DIVISIBLE_M": False, "DIVISIBLE_N": False,
+    constants = {"TILE_M": 128, "TILE_N": 64, "TILE_K": 32, "GROUP_M": 2, "DIVISIBLE_M": False,
+                 "DIVISIBLE_N": False,
                  "DIVISIBLE_K": True}  # fmt: skip
     return Problem((2, 3, 2), args, constants)
 
@@ -33,7 +36,8 @@ def bmm(draw: Draw) -> Problem:
 def addmm(draw: Draw) -> Problem:
     a, b, i = draw.normal(M, K, kind="f16"), draw.normal(K, N, kind="f16"), draw.normal(M, N, kind="f16")
     args = {
-        "a_ptr": a, "b_ptr": b, "i_ptr": i, "c_ptr": poisoned(0.5 * (a.values @ b.values) - 2 * i.values, "f16"),
+        "a_ptr": a, "b_ptr": b, "i_ptr": i,
+        "c_ptr": poisoned(0.5 * (a.values @ b.values) - 2 * i.values, "f16"),
         "alpha": 0.5, "beta": -2.0, "M": M, "N": N, "K": K, "stride_am": K, "stride_ak": 1, "stride_bk": N,
         "stride_bn": 1, "stride_im": N, "stride_in": 1, "stride_cm": N, "stride_cn": 1,
     }  # fmt: skip
@@ -86,7 +90,8 @@ def w8a8_block_fp8_matmul(draw: Draw) -> Problem:
     m, n, k, group = 72, 128, 256, 128
     a, b, a_scale, b_scale, product = _scaled_fp8(draw, m, n, k, group)
     args = {
-        "A": a, "B": b, "C": poisoned(product, "f16", tolerance=1e-2), "As": a_scale, "Bs": b_scale, "M": m, "N": n, "K": k,
+        "A": a, "B": b, "C": poisoned(product, "f16", tolerance=1e-2), "As": a_scale, "Bs": b_scale, "M": m,
+        "N": n, "K": k,
         "group_n": group, "group_k": group, "stride_am": k, "stride_ak": 1, "stride_bk": 1, "stride_bn": k,
         "stride_cm": n, "stride_cn": 1, "stride_As_m": k // group, "stride_As_k": 1, "stride_Bs_k": 1,
         "stride_Bs_n": k // group,
@@ -161,8 +166,10 @@ def layer_norm(draw: Draw) -> Problem:
     mean = x.values.mean(1, keepdims=True)
     root = rstd(x.values - mean, 1e-5)
     args = {
-        "in_ptr": x, "out_ptr": poisoned((x.values - mean) * root * w.values + b.values, "f16"), "weight_ptr": w,
-        "bias_ptr": b, "out_mean_ptr": poisoned(mean[:, 0], "f32"), "out_rstd_ptr": poisoned(root[:, 0], "f32"),
+        "in_ptr": x, "out_ptr": poisoned((x.values - mean) * root * w.values + b.values, "f16"),
+        "weight_ptr": w,
+        "bias_ptr": b, "out_mean_ptr": poisoned(mean[:, 0], "f32"),
+        "out_rstd_ptr": poisoned(root[:, 0], "f32"),
         "M": 6, "N": 200, "eps": 1e-5,
     }  # fmt: skip
     return Problem(6, args, {"TILE_N": 256})
@@ -216,7 +223,8 @@ def tril(draw: Draw) -> Problem:
 def trace(draw: Draw) -> Problem:
     x = draw.normal(300, 310, kind="f64")
     args = {
-        "inp_ptr": x, "out_ptr": poisoned([np.trace(x.values)], "f64"), "num_diag": 300, "stride0": 310, "stride1": 1,
+        "inp_ptr": x, "out_ptr": poisoned([np.trace(x.values)], "f64"), "num_diag": 300, "stride0": 310,
+        "stride1": 1,
     }  # fmt: skip
     return Problem(1, args, {"BLOCK_SIZE": 128})
 
@@ -224,8 +232,8 @@ def trace(draw: Draw) -> Problem:
 @kernel(
     f"{OPS}.var:var_welford_kernel",
     findings={
-        "race": "All threads store the variances of their rows at one place. The formula that joins two parts is not"
-        " symmetric, so the variances of two lanes differ in their last bit."
+        "race": "All threads store the variances of their rows at one place. The formula that joins two"
+        " parts is not symmetric, so the variances of two lanes differ in their last bit."
     },
 )
 def variance(draw: Draw) -> Problem:
@@ -239,7 +247,8 @@ def weight_norm(draw: Draw) -> Problem:
     v, g = draw.normal(10, 300), draw.normal(10)
     norm = np.sqrt((v.values**2).sum(1) + 1e-6)
     args = {
-        "output": poisoned(v.values / norm[:, None] * g.values[:, None], "f32"), "norm": poisoned(norm, "f32"),
+        "output": poisoned(v.values / norm[:, None] * g.values[:, None], "f32"),
+        "norm": poisoned(norm, "f32"),
         "v": v, "g": g, "M": 10, "N": 300, "eps": 1e-6,
     }  # fmt: skip
     return Problem(3, args, {"BLOCK_ROW_SIZE": 4, "BLOCK_COL_SIZE": 128})
@@ -284,7 +293,8 @@ def bessel_i0(draw: Draw) -> Problem:
 def quantiles(draw: Draw) -> Problem:
     x, q = draw.normal(4, 60), draw.uniform(5)
     args = {
-        "inp": x, "q": q, "out": poisoned(np.quantile(x.values, q.values, axis=1).T, "f32"), "N": 4, "M": 60, "Q": 5,
+        "inp": x, "q": q, "out": poisoned(np.quantile(x.values, q.values, axis=1).T, "f32"), "N": 4,
+        "M": 60, "Q": 5,
     }  # fmt: skip
     return Problem(4, args, {"BLOCK_Q": 8, "BLOCK_M": 64, "interpolation": "linear"})
 
@@ -295,7 +305,8 @@ def scatter_add(draw: Draw) -> Problem:
     expected = out.values.copy()
     np.add.at(expected, (np.arange(12)[:, None], index.codes), source.values)
     args = {
-        "index_dim_n": 30, "inp_dim_n": 20, "out_ptr": out.becomes(expected), "index_ptr": index, "src_ptr": source,
+        "index_dim_n": 30, "inp_dim_n": 20, "out_ptr": out.becomes(expected), "index_ptr": index,
+        "src_ptr": source,
         "n_elements": 360,
     }  # fmt: skip
     return Problem(3, args, {"BLOCK_SIZE": 128, "LOOP": 1})

@@ -22,9 +22,11 @@ def quantization_of_blocks(draw: Draw) -> Problem:
     codes = np.trunc(ratio + np.where(ratio >= 0, 0.5, -0.5)).reshape(x.values.shape)
     edge = np.abs(np.abs(ratio) % 1 - 0.5).reshape(x.values.shape) < 1e-4
     args = {
-        "Input": x, "Output": poisoned(codes, "s8", where=~edge), "Scale": poisoned(scale[None], "f32"), "L": LENGTH,
+        "Input": x, "Output": poisoned(codes, "s8", where=~edge), "Scale": poisoned(scale[None], "f32"),
+        "L": LENGTH,
         "stride_iz": STRIDES[0], "stride_ih": STRIDES[1], "stride_in": STRIDES[2], "stride_oz": STRIDES[0],
-        "stride_oh": STRIDES[1], "stride_on": STRIDES[2], "stride_sz": 2 * HEADS, "stride_sh": 2, "sm_scale": 0.5,
+        "stride_oh": STRIDES[1], "stride_on": STRIDES[2], "stride_sz": 2 * HEADS, "stride_sh": 2,
+        "sm_scale": 0.5,
     }  # fmt: skip
     return Problem((2, HEADS, 1), args, {"C": WIDTH, "BLK": 64})
 
@@ -32,9 +34,10 @@ def quantization_of_blocks(draw: Draw) -> Problem:
 @kernel(
     "sageattention.attn_qk_int8_per_block:_attn_fwd",
     ("80", "90a"),
+    why="PTX leaves the result undefined: see what the emulator found in it.",
     findings={
-        "accumulator in flight": "Triton 3.9 takes the accumulators of f16 apart between wgmma.commit_group and"
-        " wgmma.wait_group. ptxas adds a wait there."
+        "accumulator in flight": "Triton 3.9 takes the accumulators of f16 apart between wgmma.commit_group"
+        " and wgmma.wait_group. ptxas adds a wait there."
     },
 )
 def attention_of_8_bits(draw: Draw) -> Problem:
