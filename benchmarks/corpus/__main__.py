@@ -13,6 +13,7 @@ from benchmarks.corpus.compiling import compiled
 from benchmarks.corpus.kernels import ENTRIES
 from benchmarks.corpus.one import Running
 from benchmarks.corpus.sources import COMPILERS, PACKAGES, Nvcc, Worker, package_folder
+from benchmarks.corpus.table import kept
 from benchmarks.results_file import result_path, write_result
 from tools.facts import of_this_machine
 
@@ -44,6 +45,9 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--seconds", type=float, default=180, help="limit for the three runs of a kernel")
     parser.add_argument("--gib", type=float, default=8, help="limit of a kernel's memory")
+    parser.add_argument(
+        "--update", action="store_true", help="keep the rows of a part, beside the others' rows"
+    )
     parser.add_argument("--output", type=Path)
     options = parser.parse_args()
     if "OPENBLAS_NUM_THREADS" not in os.environ:
@@ -86,6 +90,13 @@ def main() -> None:
     for worker in workers.values():
         worker.close()
     print(dict(Counter(row["outcome"] for row in rows)))
+    if options.update:
+        ran = {(row["kernel"], row["on"]): row for row in rows}
+        result = kept()
+        before = {(row["kernel"], row["on"]): row for row in result["rows"]} | ran
+        places = [(entry.name, arch) for entry in ENTRIES.values() for arch in entry.on]
+        write_result({**result, "rows": [before[one] for one in places]}, result_path("corpus"))
+        return
     is_whole = not options.only and not options.on
     output = options.output or (result_path("corpus") if is_whole else None)
     used = sorted({entry.package for entry, _ in chosen})

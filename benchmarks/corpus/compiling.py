@@ -28,7 +28,7 @@ def compiled(entry: Entry, arch: str, folder: Path, worker: Worker | Nvcc, kept:
     if entry.compiler == "triton":
         request = _triton_request(entry, arch, entry.make(Draw(0)))
     elif entry.compiler == "nvcc":
-        request = {"arch": arch, **entry.options}
+        request = {"arch": arch, "text": entry.options["text"], "include": entry.options["include"]}
     else:
         module, _, function = entry.kernel.partition(":")
         request = {"module": module, "function": function, "arch": arch, **entry.options}
@@ -85,6 +85,7 @@ def launch_arguments(entry: Entry, problem: Problem, answer: Mapping[str, Any]) 
             "block": problem.block,
             "cluster": problem.cluster,
             "dynamic_smem": problem.smem_bytes,
+            "entry": entry.options.get("entry"),
             "args": pack(answer["ptx"], declared) if is_dsl else declared,
         }
     args = [_given(problem.args[name]) for name in answer["order"]]

@@ -111,6 +111,7 @@ def cuda_kernels(package: str, include: Sequence[str]) -> Callable[..., Callable
     header     the package's file that has the kernel.
     instance   the kernel with its template arguments, as in `copy<float, 4>`.
     before     statements of ours above the instance, such as a function that a template needs.
+    entry      the kernel's name in the PTX, where the instance's name fits several.
     on         architectures; include names folders of the package.
     findings   as in Entry.
     """
@@ -121,12 +122,14 @@ def cuda_kernels(package: str, include: Sequence[str]) -> Callable[..., Callable
         on: Sequence[str] = ("80", "90a"),
         *,
         before: str = "",
+        entry: str = "",
         findings: dict[str, str] | None = None,
     ) -> Callable[[Make], Make]:
         def entered(make: Make) -> Make:
             name, where = f"{package}/{make.__name__}", tuple(f"sm_{arch}" for arch in on)
             text = f"#include <{header}>\n{before}\nauto *instance = &{instance};\n"
-            options = {"text": text, "include": list(include)}
+            called = instance.partition("<")[0].rpartition("::")[2]
+            options = {"text": text, "include": list(include), "entry": entry or called}
             kernel = f"{header}:{instance}"
             add(Entry(name, package, kernel, "nvcc", where, make, options, findings or {}))
             return make

@@ -134,7 +134,7 @@ def test_outcome__right_wrong_reported_and_refused() -> None:
 
 
 def test_running__ends_what_takes_too_long() -> None:
-    endless = DOUBLE.replace("    ret;", "again: bra again;")
+    endless = DOUBLE.replace("    ret;", "again: add.u32 %r1, %r1, 1; bra again;")
     running = Running(_entry(), {"ptx": endless}, seconds=0.2, gib=8)
     while (found := running.result(0.05)) is None:
         pass

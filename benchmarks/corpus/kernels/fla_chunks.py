@@ -231,7 +231,8 @@ def split_chunk_states(draw: Draw) -> Problem:
     first[0] = 1
     args = {
         "k": k, "v": v, "hs": poisoned(halves, "f32", tolerance=1e-3),
-        "hr": Tensor(np.zeros((2, H, K, V)), "f32").becomes(first * h0.values), "h0": h0, "T": T,
+        "hr": Tensor(np.zeros((2, H, K, V)), "f32").becomes(first * h0.values), "h0": h0,
+        "ht": Tensor(np.zeros((B, H, K, V)), "f32").becomes(np.zeros((B, H, K, V))), "T": T,
     }  # fmt: skip
     constants = {**NO_HV, "S": cut, "USE_INITIAL_STATE": True, "STORE_FINAL_STATE": True}
     return Problem(2 * H, args, constants)

@@ -9,7 +9,11 @@ from benchmarks.corpus.problems import Draw, Problem, Tensor, poisoned
 from benchmarks.corpus.reference import silu
 
 DATA = "flashinfer/data"
-kernel = cuda_kernels("flashinfer", [f"{DATA}/include", f"{DATA}/csrc"])
+INCLUDE = [f"{DATA}/include", f"{DATA}/csrc"]
+kernel = cuda_kernels("flashinfer", INCLUDE)
+rope = cuda_kernels(
+    "flashinfer", [*INCLUDE, f"{DATA}/cccl/libcudacxx/include", f"{DATA}/cccl/cub", f"{DATA}/cccl/thrust"]
+)
 R, N = 5, 512
 SILU = "__device__ float silu(const float &x) { return x / (1.0f + __expf(-x)); }"
 
@@ -68,6 +72,7 @@ def sum_of_states(draw: Draw) -> Problem:
 @kernel(
     "flashinfer/quantization.cuh",
     "flashinfer::quantization::PackBitsKernel<flashinfer::quantization::BitOrder::kLittle>",
+    entry="PackBitsKernel<1>",
 )
 def packed_bits(draw: Draw) -> Problem:
     bits = draw.integers(0, 2, 3000, kind="u8")
@@ -82,7 +87,7 @@ def _rotated(draw: Draw, turn):
     return positions, q, k, outputs
 
 
-@kernel(
+@rope(
     "flashinfer/pos_enc.cuh",
     "flashinfer::BatchQKApplyRotaryPosIdsCosSinCacheKernel<false, 64, 8, 8, half, int, 1>",
 )
@@ -99,7 +104,7 @@ def rope_with_a_cache(draw: Draw) -> Problem:
     return Problem(2, args, block=(8, 4))
 
 
-@kernel("flashinfer/pos_enc.cuh", "flashinfer::BatchQKApplyRotaryPosIdsKernel<true, 64, 8, 8, half, int>")
+@rope("flashinfer/pos_enc.cuh", "flashinfer::BatchQKApplyRotaryPosIdsKernel<true, 64, 8, 8, half, int>")
 def rope_of_neighbours(draw: Draw) -> Problem:
     def turn(x, at):
         angle = at[:, None, None] * 10000.0 ** (-np.arange(32) / 32)
