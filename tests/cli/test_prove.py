@@ -7,7 +7,8 @@ import json
 import pytest
 
 from cutecourse.cli import main
-from support.protocols import SLOW_READER, text
+from cutecourse.protocols import Protocol
+from support.protocols import SLOW_READER
 
 BRANCHING = """
 .version 8.6
@@ -33,9 +34,8 @@ END:
 @pytest.fixture(autouse=True)
 def _in_a_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "slow.ptx").write_text(text(*SLOW_READER))
-    counts, (writer, reader, _) = SLOW_READER
-    (tmp_path / "right.ptx").write_text(text(counts, [writer, reader]))
+    (tmp_path / "slow.ptx").write_text(SLOW_READER.ptx)
+    (tmp_path / "right.ptx").write_text(Protocol(SLOW_READER.counts, SLOW_READER.threads[:2]).ptx)
     (tmp_path / "branching.ptx").write_text(BRANCHING)
 
 

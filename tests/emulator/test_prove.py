@@ -14,7 +14,11 @@ from hypothesis import strategies as st
 
 from cutecourse.emulator import EmulatorError, EventOrder, prove, replay
 from cutecourse.emulator.errors import DeadlockError, LaunchError
-from support.protocols import SLOW_READER, WORDS, text
+from cutecourse.protocols import Protocol
+from support.protocols import SLOW_READER
+
+WORDS = 2
+"""The words of shared memory that the threads of hypothesis read and write."""
 
 # --- protocols ----------------------------------------------------------------------------------------------
 
@@ -96,8 +100,11 @@ VERDICTS: Counter = Counter()
 @given(st.one_of(any_protocol(), pipeline()))
 def test_a_verdict__is_that_of_the_naive_search(protocol):
     counts, threads = protocol
-    proof = prove(text(counts, threads), grid=1, block=32 * len(threads))
+    small = Protocol(counts, threads)
+    proof = prove(**small.launch)
     wrong = search(counts, threads)
+    states = {"race": small.races, "deadlock": small.deadlocks}
+    assert {name for name, found in states.items() if found} == wrong
     assert proof.verdict == ("counterexample" if wrong else "proved"), (wrong, str(proof))
     VERDICTS[proof.verdict, proof.orders > 1] += 1
 
@@ -112,13 +119,8 @@ def test_the_protocols__are_of_every_kind():
 # --- one protocol in words ----------------------------------------------------------------------------------
 
 
-def launched(protocol):
-    counts, threads = protocol
-    return {"ptx": text(counts, threads), "grid": 1, "block": 32 * len(threads)}
-
-
 def test_a_lapped_wait__is_found_and_told_and_can_be_run_again():
-    proof = prove(**launched(SLOW_READER))
+    proof = prove(**SLOW_READER.launch)
     assert proof.verdict == "counterexample"
     assert not proof.proved
     assert isinstance(proof.error, DeadlockError)
@@ -129,7 +131,7 @@ def test_a_lapped_wait__is_found_and_told_and_can_be_run_again():
     kept = EventOrder.from_json(proof.order.to_json())
     assert kept == proof.order
     with pytest.raises(DeadlockError) as again:
-        replay(kept, **launched(SLOW_READER))
+        replay(kept, **SLOW_READER.launch)
     assert again.value.line == proof.error.line
 
 
@@ -143,7 +145,7 @@ def test_another_text__is_no_order(words):
 
 def test_a_protocol_that_no_phase_forces__is_run_in_every_order():
     """Either of the last two arrivals completes the second phase, so the argument does not hold."""
-    proof = prove(**launched(([2], [[("arrive", 0), ("arrive", 0), ("wait", 0, 0)], [("arrive", 0)]])))
+    proof = prove(**Protocol((2,), ((("arrive", 0), ("arrive", 0), ("wait", 0, 0)), (("arrive", 0),))).launch)
     assert proof.proved
     assert proof.orders > 1
     assert f"{proof.orders} orders are possible" in str(proof)
@@ -152,7 +154,7 @@ def test_a_protocol_that_no_phase_forces__is_run_in_every_order():
 @pytest.mark.parametrize("seconds", [0, -1])
 def test_a_time_of_nothing__is_refused(seconds):
     with pytest.raises(LaunchError, match="seconds is a time above 0"):
-        prove(**launched(SLOW_READER), seconds=seconds)
+        prove(**SLOW_READER.launch, seconds=seconds)
 
 
 # --- two published examples, rebuilt ------------------------------------------------------------------------
