@@ -22,6 +22,7 @@ __all__ = ["ASSUMED_ALIGN_BYTES", "compile_cutedsl", "compile_host"]
 ASSUMED_ALIGN_BYTES = 16
 
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+_FOLDER = re.compile(r"(?<=--> )\S*/(?=[^/\s]+:\d+:\d+)")
 _NAMES = {
     "f16": "Float16",
     "bf16": "BFloat16",
@@ -83,8 +84,8 @@ def compile_host(spec: LaunchSpec, target: str, line_info: bool = False) -> Any:
 
 
 def plain_reason(error: BaseException) -> str:
-    """The compiler's reason in one line, without its colours and its suggestions."""
-    text = _COLOURS.sub("", str(error))
+    """The compiler's reason in one line, without its colours, its suggestions and the files' folders."""
+    text = _FOLDER.sub("", _COLOURS.sub("", str(error)))
     lines = itertools.takewhile(lambda line: "suggestion:" not in line, text.splitlines())
     return " ".join(" ".join(lines).split())
 
