@@ -15,13 +15,16 @@ from cutecourse.checks.compare import (
     repaired_text,
     returned,
     same_array,
+    same_int,
     same_outputs,
     same_sequence,
 )
 from cutecourse.checks.cpp import WITHOUT_NVCC, compile_cpp, has_nvcc
 from cutecourse.checks.registry import exercise
 from cutecourse.checks.result import WrongAnswer
+from cutecourse.emulator import prove
 from cutecourse.errors import CourseError
+from cutecourse.protocols import Protocol
 from cutecourse.tma import create_tma_multicast_mask, make_cluster_layout_vmnk
 
 SHAPES = [(cm, cn) for cm in (1, 2, 4, 8, 16) for cn in (1, 2, 4, 8, 16) if cm * cn <= 16]
@@ -593,3 +596,131 @@ def _run_cpp_loop(loop: str) -> None:
         )
         raise WrongAnswer(f"{words}\n{report}") from error
     same_array(c, wide[0] @ wide[1].T, name="c")
+
+
+@exercise(
+    "12.8",
+    "The smallest run that shows it",
+    hints=[
+        "Write down both parities for k = 0, 1, 2, ... Where do they differ first?",
+        "k starts at 0, and the question is for the number of k-tiles.",
+    ],
+)
+def check_smallest_run(answer: object) -> str:
+    """The first k-tile whose parity differs, counted from 1."""
+    first = next(k for k in range(12) if k // 3 % 2 != k // 4 % 2)
+    same_int(
+        answer,
+        first + 1,
+        meaning="the least number of k-tiles with which an order goes wrong",
+        mistakes={
+            first: f"The parities differ first at k = {first}. Three k-tiles use each stage once, with parity 0.",
+            first + 2: "You counted from 1 and k from 0: the stage's second use is already wrong.",
+        },
+        otherwise="Compare `k // 3 % 2` with `k // 4 % 2`, k-tile by k-tile.",
+    )
+    return "A parity is wrong only from the second turn on, so a test needs more k-tiles than stages."
+
+
+_ROLES = ("loader", "converter", "storer")
+_USES = (("write 0",), ("read 0", "write 1"), ("read 1",))
+
+
+def _refuse_protocol(protocol: object, k_tiles: int) -> Protocol:
+    """The answer as a protocol whose threads use the words of the specification."""
+    where = f"roles({k_tiles})"
+    if not isinstance(protocol, Protocol):
+        raise WrongAnswer("Return a Protocol.", where=where, got=type(protocol).__name__)
+    if len(protocol.threads) != len(_ROLES):
+        raise WrongAnswer(
+            "The specification has three threads.", where=where, got=f"{len(protocol.threads)} threads"
+        )
+    for name, actions, uses in zip(_ROLES, protocol.threads, _USES, strict=True):
+        found = [f"{one[0]} {one[1]}" for one in actions if one[0] in {"read", "write"}]
+        if found != [*uses] * k_tiles:
+            raise WrongAnswer(
+                f"The {name} uses its words in another order, or not once in each k-tile.",
+                where=where,
+                expected=", ".join(uses) + " in each k-tile",
+                got=", ".join(found[:6]) or "no use of a word",
+            )
+    if any(count != 1 for count in protocol.counts):
+        raise WrongAnswer("Each barrier counts one arrival.", where=where, got=str(protocol.counts))
+    return protocol
+
+
+@exercise(
+    "12.9",
+    "Three roles, proved",
+    hints=[
+        "Each word needs two barriers: one says that it is full, the other one that it is empty.",
+        "The converter is a consumer of word 0 and a producer of word 1. Who waits with the other parity?",
+    ],
+)
+def check_roles(answer: object) -> str:
+    """All states of the answer for 1 to 5 k-tiles, then the proof of its PTX."""
+    for k_tiles in range(1, 6):
+        (given,) = returned(answer, [(k_tiles,)], what="the protocol")
+        protocol, where = _refuse_protocol(given, k_tiles), f"roles({k_tiles})"
+        for state in protocol.races[:1]:
+            words = [one[1] for one in protocol.following(state) if one and one[0] in {"read", "write"}]
+            word = next(one for one in words if words.count(one) > 1)
+            raise WrongAnswer(
+                f"Two threads can be about to use word {word} at once, one of them to write it.",
+                where=where,
+                got=f"after {state.positions} actions of the three threads",
+            )
+        for state in protocol.deadlocks[:1]:
+            raise WrongAnswer(
+                "There is an order after which nobody can go on.",
+                where=where,
+                got=f"after {state.positions} actions of the three threads",
+            )
+        uses = [
+            tuple(
+                sum(one[0] in {"read", "write"} for one in actions[:at])
+                for actions, at in zip(protocol.threads, state.positions, strict=True)
+            )
+            for state in protocol.states
+        ]
+        if k_tiles > 1 and (2, 1, 0) not in uses:
+            raise WrongAnswer(
+                "The loader waits for more than it needs: it may write word 0 again as soon as the converter has read it.",
+                where=where,
+            )
+        if k_tiles > 1 and (2, 3, 0) not in uses:
+            raise WrongAnswer(
+                "The converter waits for more than it needs: it may read the next word 0 before the storer has read word 1.",
+                where=where,
+            )
+        proof = prove(**protocol.launch)
+        if not proof.proved:
+            raise WrongAnswer("The protocol's PTX is not proved.", where=where, got=str(proof))
+    return "Proved for 1 to 5 k-tiles: no order of the three threads goes wrong."
+
+
+@exercise(
+    "12.10",
+    "A lapped phase in a trace",
+    hints=[
+        "The watcher's last line is a wait that passed. Its next one is for the other stage.",
+        "A wait for phase n can be answered until phase n + 1 is complete. In which line does that happen?",
+    ],
+)
+def check_lapped(answer: object) -> str:
+    """The watcher means phase 0 of full[1], which goes on to phase 2 at step 18."""
+    same_sequence(
+        answer,
+        (1, 0, 2, 18),
+        meaning="stage, phase meant, phase at the end, step",
+        tell=False,
+        mistakes={
+            (0, 0, 3, 12): "That wait passes at the end, two phases late and by luck: full[0] is in phase 3, "
+            "so parity 0 is over. Look at the wait after it.",
+            (1, 0, 2, 6): "That step ends the phase that the watcher means. While the barrier is in phase 1, "
+            "its wait still passes. Look for the end of phase 1.",
+        },
+    )
+    return (
+        "The watcher's first wait was two phases late as well, and passed by luck. Only the second one hangs."
+    )
