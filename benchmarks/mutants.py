@@ -111,12 +111,12 @@ def row_of(family: Family, mutant: Mutant, right: Right) -> Row:
         "family": family.kind,
         "kernel": family.name,
         "line": mutant.line,
-        "before": mutant.before[:120],
+        "before": mutant.before[:80],
         "beyond": mutant.beyond,
         "outcome": found.outcome,
         "reports": list(found.reports),
         "wrong_seeds": found.wrong_seeds,
-        "message": found.message[:200],
+        "message": "" if found.outcome == "right" else found.message[:200],
     }
 
 
@@ -249,7 +249,7 @@ def _right(number: int) -> str | None:
 
 def written(head: dict[str, Any], rows: list[Row]) -> str:
     """The results as JSON, one row a line."""
-    lines = ",\n".join(f"  {json.dumps(row)}" for row in rows)
+    lines = ",\n".join(f"  {json.dumps(row, separators=(',', ':'))}" for row in rows)
     return json.dumps(head, indent=1)[:-2] + ',\n "rows": [\n' + lines + "\n ]\n}\n"
 
 

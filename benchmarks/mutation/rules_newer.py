@@ -294,8 +294,8 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "refusal ignored",
         "an answer taken as granted",
-        frozenset({"RequestAfterRefusal", "InvalidOperand", "AddressError"}) | NEVER,
-        "a refusal names no block: its numbers lead anywhere, and no further answer comes",
+        frozenset({"RequestAfterRefusal", "InvalidOperand", "AddressError"}),
+        "a refusal names no block, its numbers lead anywhere, and nobody may ask after it",
         at(sites.IS_CANCELED, no_refusal),
     ),
     Rule(

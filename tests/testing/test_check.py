@@ -12,10 +12,11 @@ import pytest
 from cutecourse.emulator import HAZARDS
 from cutecourse.emulator.errors import UnsupportedInstruction
 from cutecourse.errors import CourseError
+from cutecourse.protocols import Protocol
 from cutecourse.ptx import read_module
 from cutecourse.testing import KernelFailure, Output, check
-from support import protocols
 from support.hazard_kernels import SCENES, Scene, plain
+from support.protocols import SLOW_READER
 
 HEAD = ".version 8.6\n.target sm_90\n.address_size 64\n"
 ADD_ONE = (
@@ -257,10 +258,10 @@ def test_check__that_keeps_going_has_all_reports_of_a_seed():
 
 def test_every_order__fails_with_one_that_goes_wrong():
     """All seeds go well: the third thread would have to be two phases late."""
-    counts, threads = protocols.SLOW_READER
-    text = protocols.text(counts, threads)
-    check(text, grid=1, block=96)
+    slow = SLOW_READER.ptx
+    check(slow, grid=1, block=96)
     with pytest.raises(KernelFailure, match="in every order: counterexample") as failure:
-        check(text, grid=1, block=96, every_order=True)
+        check(slow, grid=1, block=96, every_order=True)
     assert failure.value.hazard == "deadlock"
-    check(protocols.text(counts, threads[:2]), grid=1, block=64, every_order=True)
+    right = Protocol(SLOW_READER.counts, SLOW_READER.threads[:2])
+    check(right.ptx, grid=1, block=64, every_order=True)
