@@ -15,6 +15,14 @@ RULES: tuple[Rule, ...] = (
 
 REVISIONS: tuple[tuple[str, str, str], ...] = (
     (
+        "barrier of data dropped, warp barrier dropped",
+        "LanesNotOrdered",
+        (
+            "two lanes of a warp with no barrier between them: the check came on 2026-11-26, after the rules."
+            " In a block of one warp a block's barrier orders nothing but lanes"
+        ),
+    ),
+    (
         "idesc, strides, swizzles, starts, base offset; tensor maps' swizzles",
         "OperandReadTwice, UnreadLoad, and reads outside the tile for each of them",
         (

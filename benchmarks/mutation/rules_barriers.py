@@ -403,8 +403,8 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "barrier of data dropped",
         "warps use shared memory without order",
-        THROUGH_SHARED,
-        "stores, loads and copies of different warps or CTAs have no order",
+        THROUGH_SHARED | {"LanesNotOrdered"},
+        "stores, loads and copies of different warps or CTAs, or of a warp's lanes, have no order",
         barriers("data"),
     ),
     Rule(
@@ -487,7 +487,15 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "warp barrier dropped",
         "bar.warp.sync forgotten",
-        frozenset({"SharedMemoryRace", "MissingProxyFence", "StageReusedEarly", "OverwrittenSource"}),
+        frozenset(
+            {
+                "SharedMemoryRace",
+                "MissingProxyFence",
+                "StageReusedEarly",
+                "OverwrittenSource",
+                "LanesNotOrdered",
+            }
+        ),
         "what the other lanes did has no order with what one lane does for all",
         at(r"bar\.warp\.sync[^;]*;", dropped, arrives_for_itself),
     ),
