@@ -21,6 +21,7 @@ MODULES = (
     "ptx",
     "analysis",
     "memory_report",
+    "protocols",
     "trace",
     "dtypes",
     "layout",

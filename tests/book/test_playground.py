@@ -176,7 +176,8 @@ def test_pasted_kernel__gets_a_form_of_its_parameters(playground: Page) -> None:
     assert second_row(playground) == ["16", "32", "34", "36"]
 
 
-def test_pointer_to_tensor_maps__takes_one_map_or_several(playground: Page) -> None:
+def test_pointer_to_tensor_maps__takes_one_map_or_several(served: tuple[Any, str]) -> None:
+    playground = opened(*served)  # of its own: the other tests go on with one kernel
     playground.text.fill(GROUPED)
     playground.press("Run").done()
     assert playground.field("maps", "Given as").input_value() == "map"

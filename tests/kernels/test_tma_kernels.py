@@ -326,7 +326,7 @@ PIPELINE_REPORTS = {
     "no_remote_arrive": (DeadlockError, ["empty", "lacks 3 of 4 arrivals"]),
     "mapa_forgotten": (StageReusedEarly, ["stages"]),
     "count_of_one": ((BarrierCountError, StageReusedEarly), []),
-    "leaves_early": (ExitedCTAError, ["has ended"]),
+    "leaves_early": (ExitedCTAError, ["keeps that CTA from ending"]),
 }
 
 

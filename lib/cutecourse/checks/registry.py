@@ -70,7 +70,8 @@ def exercise(
 def exercises(chapter: str) -> tuple[str, ...]:
     """The ids of a chapter's exercises ("02"), in order."""
     _load(chapter)
-    return tuple(sorted(name for name in _exercises if name.startswith(f"{chapter}.")))
+    found = (name for name in _exercises if name.startswith(f"{chapter}."))
+    return tuple(sorted(found, key=lambda name: int(name.partition(".")[2])))
 
 
 def _load(chapter: str) -> None:
