@@ -85,5 +85,6 @@ def test_deadlock__tells_each_barriers_own_history():
         # The CTAs (m, 0) and (m, 1) of the cluster, which are numbers m and m + 2, have told only each other.
         assert f"CTA {m} of its cluster" in history
         assert "(and 1 more like it)" in history
-        assert re.search(rf"2 arrivals at line \d+ \([^)]*\) by warp 0 of CTAs {m}, {m + 2} \(1 each\)", history)
+        said = rf"2 arrivals at line \d+ \([^)]*\) by warp 0 of CTAs {m}, {m + 2} \(1 each\)"
+        assert re.search(said, history)
     assert len(histories) == 2
