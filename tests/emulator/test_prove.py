@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from cutecourse.emulator import EmulatorError, EventOrder, prove, replay
-from cutecourse.emulator.errors import DeadlockError, LaunchError
+from cutecourse.emulator.errors import DeadlockError, ExitedCTAError, LaunchError
 from cutecourse.protocols import Protocol
 from support.protocols import SLOW_READER
 
@@ -93,27 +93,26 @@ def pipeline(draw):
     return counts, threads
 
 
-VERDICTS: Counter = Counter()
+def test_verdicts__are_those_of_the_naive_search():
+    verdicts = Counter()
 
+    @settings(max_examples=200, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+    @given(st.one_of(any_protocol(), pipeline()))
+    def is_that_of_the_search(protocol):
+        counts, threads = protocol
+        small = Protocol(counts, threads)
+        proof = prove(**small.launch)
+        wrong = search(counts, threads)
+        states = {"race": small.races, "deadlock": small.deadlocks}
+        assert {name for name, found in states.items() if found} == wrong
+        assert proof.verdict == ("counterexample" if wrong else "proved"), (wrong, str(proof))
+        verdicts[proof.verdict, proof.orders > 1] += 1
 
-@settings(max_examples=200, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
-@given(st.one_of(any_protocol(), pipeline()))
-def test_a_verdict__is_that_of_the_naive_search(protocol):
-    counts, threads = protocol
-    small = Protocol(counts, threads)
-    proof = prove(**small.launch)
-    wrong = search(counts, threads)
-    states = {"race": small.races, "deadlock": small.deadlocks}
-    assert {name for name, found in states.items() if found} == wrong
-    assert proof.verdict == ("counterexample" if wrong else "proved"), (wrong, str(proof))
-    VERDICTS[proof.verdict, proof.orders > 1] += 1
-
-
-def test_the_protocols__are_of_every_kind():
-    """The comparison before means something only if it saw right ones, wrong ones, and searches."""
-    assert VERDICTS["proved", False] > 10
-    assert VERDICTS["proved", True] > 0
-    assert VERDICTS["counterexample", False] > 10
+    is_that_of_the_search()
+    # The comparison means something only if it saw right ones, wrong ones, and searches.
+    assert verdicts["proved", False] > 10
+    assert verdicts["proved", True] > 0
+    assert verdicts["counterexample", False] > 10
 
 
 # --- one protocol in words ----------------------------------------------------------------------------------
@@ -292,3 +291,60 @@ def test_tensor_memory_that_nothing_hands_over__is_found():
     assert proof.verdict == "counterexample"
     assert isinstance(proof.error, EmulatorError)
     assert prove(handed_over(fixed=True), **launch).proved
+
+
+# --- the limits of a verdict --------------------------------------------------------------------------------
+
+
+def test_a_launch_that_comes_to_its_budget__is_neither_proved_nor_refuted():
+    proof = prove(**SLOW_READER.launch, max_instructions=20)
+    assert proof.verdict == "incomplete"
+    assert "max_instructions" in str(proof)
+
+
+def sent_to_a_cta(*, waits):
+    """CTA 0 stores asynchronously to CTA 1, which waits for the bytes or does not."""
+    wait = "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 %p, [full], 0"
+    return f"""
+.version 8.6
+.target sm_90
+.address_size 64
+.visible .entry k()
+.reqnctapercluster 2
+{{
+    .shared .align 8 .b64 full;
+    .shared .align 4 .b32 word;
+    .reg .b32 %me, %rank, %at, %bar, %far;
+    .reg .pred %p, %first;
+    mov.u32 %me, %tid.x;
+    mov.u32 %rank, %cluster_ctarank;
+    setp.eq.u32 %first, %me, 0;
+    @%first mbarrier.init.shared::cta.b64 [full], 1;
+    fence.mbarrier_init.release.cluster;
+    barrier.cluster.arrive;
+    barrier.cluster.wait;
+    @!%first bra END;
+    setp.eq.u32 %p, %rank, 1;
+    @%p bra RECEIVE;
+    mov.u32 %at, word;
+    mov.u32 %bar, full;
+    mapa.shared::cluster.u32 %far, %at, 1;
+    mapa.shared::cluster.u32 %bar, %bar, 1;
+    st.async.shared::cluster.mbarrier::complete_tx::bytes.b32 [%far], 7, [%bar];
+    bra END;
+RECEIVE:
+    mbarrier.arrive.expect_tx.shared::cta.b64 _, [full], 4;
+FULL:
+    {wait if waits else "mov.b32 %at, 0"};
+    {"@!%p bra FULL;" if waits else ""}
+END:
+    ret;
+}}
+"""
+
+
+def test_a_cta_that_ends_before_work_of_another_has_come__is_found():
+    proof = prove(sent_to_a_cta(waits=False), grid=2, block=32)
+    assert proof.verdict == "counterexample"
+    assert isinstance(proof.error, ExitedCTAError)
+    assert prove(sent_to_a_cta(waits=True), grid=2, block=32).proved

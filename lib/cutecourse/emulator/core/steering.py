@@ -76,7 +76,7 @@ class Steering(Observer):
         """
         self.delays = frozenset(delays)
         self._script = deque(script)
-        self._ordered = {*script, *later}
+        self._ordered = {*script, *later} if script else set()
         self.refuses = refuses
         self._refused: set[Hashable] = set()
         self.times: Counter[Execution] = Counter()
@@ -98,8 +98,11 @@ class Steering(Observer):
         A wait that may fail counts once, when it is over, however often the warp asks.
         """
         place = self._place(bundle, instruction)
-        if self._waits(Delay(place)):
+        event = Delay(place)
+        if self._must_wait(event):
             return False
+        if self._script and self._script[0] == event:
+            self._next()
         self.place = self.last[id(bundle)] = place
         if may_fail:
             self.asked[id(bundle)] = place
@@ -122,7 +125,7 @@ class Steering(Observer):
         """The work that may complete now."""
         if not self._work:
             return pending
-        free = [work for work in pending if work not in self._work or not self._waits(self._work[work])]
+        free = [work for work in pending if work not in self._work or not self._must_wait(self._work[work])]
         if self._script and self._script[0].work:
             now = [work for work in pending if self._work.get(work) == self._script[0]]
             if len(now) == 1:  # its last piece
@@ -130,23 +133,17 @@ class Steering(Observer):
             return now or free
         return free
 
-    def _waits(self, event: Delay) -> bool:
+    def _must_wait(self, event: Delay) -> bool:
         """True if an event must not happen yet."""
         if event in self._over:
             return False
-        if event in self.delays:
-            return True
-        if event not in self._ordered:
-            return False
-        if self._script[0] != event:
-            return True
-        if not event.work:
-            self._next()
-        return False
+        return event in self.delays or (event in self._ordered and self._script[0] != event)
 
     def release(self) -> bool:
         """End all delays, because nothing else can go on. False if nothing is delayed now."""
-        late = [self._work[work] for work in self._work if not work.done and self._waits(self._work[work])]
+        late = [
+            self._work[work] for work in self._work if not work.done and self._must_wait(self._work[work])
+        ]
         if not self.paused and not late:
             return False
         self._script.clear()

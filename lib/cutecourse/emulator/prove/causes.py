@@ -6,7 +6,8 @@ the order of each thread, and the waits that have passed, force it:
 - an arrival, an expectation of bytes or a completion of bytes in phase n comes after phase n - 1 is complete;
 - what a phase expects comes before one of the arrivals that complete it;
 - a wait for phase n begins after phase n - 1 is complete, and passes before phase n + 1 is;
-- a use of another CTA's shared memory comes before that CTA ends.
+- work that signals another CTA's mbarrier is over before that CTA ends. (The race check sees to what threads
+  do there themselves.)
 
 Then by induction every legal order gives each barrier the same phases with the same arrivals, and each wait
 the same phase. So it has the same happens-before relation, and what a check of one run says by that relation
@@ -47,7 +48,6 @@ from cutecourse.emulator.memory.mbarriers import MBarrier, MBarriers
 if TYPE_CHECKING:
     from cutecourse.emulator.instructions.bulk.pieces import Piece
     from cutecourse.emulator.instructions.bulk.request import Copy
-    from cutecourse.emulator.memory.access import Access
 
 __all__ = ["CauseRecord", "Causes", "Doubt"]
 
@@ -57,20 +57,19 @@ class Doubt(NamedTuple):
 
     kind   "early arrival", "late expectation", "early wait", "lapped wait" or "block gone".
     where  the barrier, or the block, in words.
-    event  the event that comes too early if `late` comes late.
+    early  the event that comes too early if `late` comes late. A `Delay` stands for the event that it delays.
     """
 
     kind: str
     where: str
     phase: int
-    event: Execution
+    early: Delay
     late: Delay
-    event_is_work: bool = False
 
     @property
     def key(self) -> Hashable:
         """Doubts of the same kind at the same lines are alike."""
-        return self.kind, self.event.line, self.late.place.line, self.late.work
+        return self.kind, self.early.place.line, self.late.place.line, self.late.work
 
 
 @dataclass(eq=False)
@@ -115,6 +114,11 @@ class _Event(NamedTuple):
     place: Execution
     work: bool = False
 
+    @property
+    def delay(self) -> Delay:
+        """What would delay it."""
+        return Delay(self.place, work=self.work)
+
 
 class _IssuedWork(NamedTuple):
     """What the issuer of work knew, and where it issued the work."""
@@ -153,8 +157,6 @@ class Causes(Observer):
         self._arriving: Origin | None = None
         self._ended: dict[int, Row] = {}
         """For each rank the clocks of its warps that have ended, merged."""
-        self._remote: dict[tuple[int, int], _Event] = {}
-        """By rank and warp, the warp's last use of that CTA's shared memory."""
         self._sent: dict[tuple[int, Hashable], tuple[int, _Event]] = {}
         """By rank and barrier, the last phase in which work of another CTA came there."""
 
@@ -184,11 +186,10 @@ class Causes(Observer):
             clock = barrier.clock
             whole = clock.component, self.clocks.tag(clock.base + phase + 1, 0)
             known = ((event.agent, event.tag), whole)
-            self.found.log.append(Logged(Delay(event.place, work=event.work), phase, known, row.copy()))
+            self.found.log.append(Logged(event.delay, phase, known, row.copy()))
 
     def _doubt(self, kind: str, barrier: _Barrier, phase: int, event: _Event, late: _Event) -> None:
-        delay = Delay(late.place, work=late.work)
-        self.found.doubts.append(Doubt(kind, barrier.where, phase, event.place, delay, event.work))
+        self.found.doubts.append(Doubt(kind, barrier.where, phase, event.delay, late.delay))
 
     def _arrival(self, barrier: _Barrier, phase: int, row: Row, event: _Event) -> None:
         """Something arrives in a phase, and knows `row`."""
@@ -299,7 +300,6 @@ class Causes(Observer):
         else:
             event = self._event(origin.bundle)
             self._arrival(held, barrier.phase, self._row(origin.bundle).copy(), event)
-            self._away(origin.bundle, barrier.rank, event)
             self.clocks.tick(origin.bundle, 0)
 
     def _work(self, barrier: MBarrier, issued: _IssuedWork) -> None:
@@ -400,52 +400,28 @@ class Causes(Observer):
 
     # --- the end of a block ---------------------------------------------------------------------------------
 
-    def accessed(
-        self,
-        access: Access,
-        bundle: Bundle,
-        index: NDArray[np.int64],
-        lanes: NDArray[np.int64] | None,
-        values: object,
-        *,
-        away: bool,
-    ) -> None:
-        """Keep a warp's accesses to the shared memory of other CTAs."""
-        if away:
-            ranks = np.unique(index.reshape(-1) * access.size // self.cohort.shared_stride)
-            for rank in ranks.tolist():
-                self._away(bundle, rank, self._event(bundle))
-
-    def _away(self, bundle: Bundle, rank: int, event: _Event) -> None:
-        if rank != bundle.rank:
-            self._remote[rank, event.agent] = event
-
     def lanes_ended(self, bundle: Bundle, mask: NDArray[np.bool_]) -> None:
         """Keep what a warp that has ended knew."""
         if not bundle.live.any():
             self._ended[bundle.rank] = self.clocks.merged(self._ended.get(bundle.rank), self._row(bundle))
 
     def cohort_ended(self, cohort: Cohort) -> None:
-        """Look for uses of a CTA's shared memory that its end does not wait for."""
-        for (rank, agent), event in self._remote.items():
-            known = self._ended.get(rank)
-            if known is not None and event.tag >= self._entry(known, agent):
-                self._gone(rank, event)
+        """Look for work of other CTAs whose signals here a CTA's end does not wait for.
+
+        The race check looks at threads' own uses of other CTAs (checks.race_ends).
+        """
         for (rank, key), (phase, event) in self._sent.items():
             barrier, known = self._barriers[key], self._ended.get(rank)
             if known is None or event.place.block == self._block(rank):
                 continue
             if event.tag >= self._entry(known, event.agent) and self._unknown(known, barrier, phase):
-                self._gone(rank, event)
+                block = self._block(rank)
+                end = Delay(Execution(block, 0, 0, 0))
+                self.found.doubts.append(Doubt("block gone", f"block {block}", phase, end, event.delay))
 
     def _block(self, rank: int) -> tuple[int, int, int]:
         x, y, z = self.cohort.blocks[0, rank].tolist()
         return x, y, z
-
-    def _gone(self, rank: int, event: _Event) -> None:
-        where = f"block {self._block(rank)}"
-        last = Execution(self._block(rank), 0, 0, 0)
-        self.found.doubts.append(Doubt("block gone", where, 0, last, Delay(event.place, work=event.work)))
 
 
 def _key(barrier: MBarrier) -> Hashable:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import Any
 
 from cutecourse.emulator.core.program import Program
-from cutecourse.emulator.core.steering import Delay, Execution, Steering
-from cutecourse.emulator.errors import EmulatorError, LaunchError
+from cutecourse.emulator.core.steering import Execution, Steering
+from cutecourse.emulator.errors import BudgetExceeded, EmulatorError, LaunchError
 from cutecourse.emulator.launch import LaunchResult, launch, program_of
 from cutecourse.emulator.prove.causes import CauseRecord, Causes, Doubt
 from cutecourse.emulator.prove.choices import branching_tests, choices
@@ -28,7 +28,6 @@ _EACH = 3
 """So many doubts at the same lines are tried."""
 _TOGETHER = 2
 """So many delays are tried at once."""
-_AS_IT_COMES = EventOrder()
 
 
 @dataclass(frozen=True, repr=False)
@@ -104,7 +103,7 @@ def prove(
     Returns:         a `Proof`. "proved" rests on an argument about one run (emulator.prove.causes): if every
                      legal order gives each barrier the same phases, the checks of one run hold for all
                      orders. Else every order is run. A counterexample is a run that went wrong.
-    Errors:          LaunchError and PtxError, as `launch`.
+    Errors:          LaunchError, PtxError and UnsupportedInstruction, as `launch`.
     Simplified:      accesses of global memory are not compared.
     """
     started = perf_counter()
@@ -121,6 +120,14 @@ def replay(order: EventOrder, ptx: str | CheckedModule, **arguments: Any) -> Lau
     return launch(ptx, steering=order.steering(), **arguments)
 
 
+class _Found(Exception):
+    """The verdict is known: the fields of the proof that say why."""
+
+    def __init__(self, **fields: Any) -> None:
+        self.fields = fields
+        super().__init__()
+
+
 class _Prover:
     """The runs of one launch."""
 
@@ -130,116 +137,110 @@ class _Prover:
         self._compare = compare
         self._until = until
         self.runs = 0
+        self._first: Outcome | None = None
 
     def run(
-        self, order: EventOrder = _AS_IT_COMES, *, logs: bool = False
+        self, order: EventOrder | None = None, *, logs: bool = False
     ) -> tuple[Outcome, CauseRecord, Steering]:
-        """Run the launch once, in an order."""
-        steering, found = order.steering(), CauseRecord(log=[] if logs else None)
+        """Run the launch once, in an order or as it comes.
+
+        Raises: `_Found` if the run goes wrong, ends otherwise than the first one, or comes to its budget.
+        """
+        steering, found = (order or EventOrder()).steering(), CauseRecord(log=[] if logs else None)
         self.runs += 1
 
-        def delayed(seed: int, recorder: Any) -> Any:
+        def steered(seed: int, recorder: Any) -> Any:
             return self._run(
                 seed, recorder, steering=steering, observe=lambda cohort: Causes(cohort, steering, found)
             )
 
-        outcome, _, _ = end_of(delayed, 0, None, self._compare)
+        outcome, _, _ = end_of(steered, 0, None, self._compare)
+        if isinstance(outcome.raised, BudgetExceeded):
+            raise _Found(verdict="incomplete", reasons=(outcome.raised.problem,))
+        self._first = self._first or outcome
+        if outcome.error is not None or outcome.arrays != self._first.arrays:
+            raise _Found(verdict="counterexample", error=outcome.raised, order=order)
         return outcome, found, steering
 
     def verdict(self, program: Program) -> dict[str, Any]:
         """The fields of the proof."""
-        first, found, steering = self.run()
-        fields = {"events": found.events, "phases": found.phases, "notes": first.notes}
-        if first.error is not None:
-            return {**fields, "verdict": "counterexample", "error": first.raised}
-        doubts, reasons, ways = list(found.doubts), choices(program), [False]
-        branching, certain = branching_tests(program)
-        if branching:
-            ways.append(True)
-            ended, more, refusing = self.run(EventOrder(refuses=True))
-            if _differ(first, ended):
-                wrong = {"error": ended.raised, "order": EventOrder(refuses=True)}
-                return {**fields, "verdict": "counterexample", **wrong}
-            doubts += more.doubts
-            tests = set(branching)
-            if _without(steering.times, tests) != _without(refusing.times, tests):
-                lines = ", ".join(line_in_words(self.checked.module, line) for line in branching)
-                reasons.append(f"a thread does something else if a wait is not over: line {lines}")
-        reasons += [
-            f"a thread does something else if the test at line {line_in_words(self.checked.module, line)} is"
-            " false"
-            for line in certain
-        ]
-        tried: set[tuple[frozenset[Delay], bool]] = set()
-        queue: list[tuple[tuple[Delay, ...], bool]] = [
-            ((one.late,), refuses) for one in _some(doubts) for refuses in ways
-        ]
-        for delays, refuses in queue:
-            if (frozenset(delays), refuses) in tried or perf_counter() > self._until:
-                continue
-            tried.add((frozenset(delays), refuses))
-            order = EventOrder(delays, refuses=refuses)
-            ended, more, _ = self.run(order)
-            if _differ(first, ended):
-                return {**fields, "verdict": "counterexample", "error": ended.raised, "order": order}
-            if len(delays) < _TOGETHER:
-                new = [one.late for one in _some(more.doubts) if one.late not in delays]
-                queue += [((*delays, late), refuses) for late in new]
-        if not doubts and not reasons:
-            return {**fields, "verdict": "proved"}
-        if not reasons and not branching and all(one.kind != "block gone" for one in doubts):
-            orders, wrong = self._all_orders(first)
-            if wrong:
-                return {**fields, "verdict": "counterexample", **wrong}
-            if orders:
-                return {**fields, "verdict": "proved", "orders": orders}
+        seen: dict[str, Any] = {}
+        try:
+            first, found, steering = self.run()
+            seen = {"events": found.events, "phases": found.phases, "notes": first.notes}
+            doubts, reasons, ways = self._other_branches(program, found.doubts, steering.times)
+            self._try_delays(doubts, ways)
+            is_closed = not reasons and len(ways) == 1 and all(one.kind != "block gone" for one in doubts)
+            orders = self._all_orders() if doubts and is_closed else 1
+        except _Found as known:
+            return {**seen, **known.fields}
+        if orders and (is_closed or not (doubts or reasons)):
+            return {**seen, "verdict": "proved", "orders": orders}
         reasons = [self._words(one) for one in _some(doubts, 1)] + reasons
         if perf_counter() > self._until:
             reasons.append("the time was over before all doubts had been tried")
-        return {**fields, "verdict": "incomplete", "reasons": tuple(reasons)}
+        return {**seen, "verdict": "incomplete", "reasons": tuple(reasons)}
 
-    def _all_orders(self, first: Outcome) -> tuple[int, dict[str, Any]]:
+    def _other_branches(
+        self, program: Program, doubts: Sequence[Doubt], times: Mapping[Execution, int]
+    ) -> tuple[list[Doubt], list[str], list[bool]]:
+        """What threads do if waits that decide about more than waiting are not over.
+
+        Returns: the doubts of all runs; the reasons for which one run does not stand for all orders; whether
+                 waits give up at once: no, and also yes where that changes what a thread does next.
+        """
+        branching, certain = branching_tests(program)
+        reasons = choices(program)
+        reasons += [
+            f"a thread does something else if the test at line {self._line(one)} is false" for one in certain
+        ]
+        if not branching:
+            return [*doubts], reasons, [False]
+        _, more, refusing = self.run(EventOrder(refuses=True))
+        if _without(times, branching) != _without(refusing.times, branching):
+            lines = ", ".join(map(self._line, branching))
+            reasons.append(f"a thread does something else if a wait is not over: line {lines}")
+        return [*doubts, *more.doubts], reasons, [False, True]
+
+    def _try_delays(self, doubts: Sequence[Doubt], ways: Sequence[bool]) -> None:
+        """Let the late event of each doubt come as late as it can, and then pairs of them."""
+        tried: set[EventOrder] = set()
+        queue = [EventOrder((one.late,), refuses=refuses) for one in _some(doubts) for refuses in ways]
+        for order in queue:
+            if order in tried or perf_counter() > self._until:
+                continue
+            tried.add(order)
+            _, more, _ = self.run(order)
+            if len(order.delays) < _TOGETHER:
+                new = [one.late for one in _some(more.doubts) if one.late not in order.delays]
+                queue += [replace(order, delays=tuple(sorted((*order.delays, late)))) for late in new]
+
+    def _all_orders(self) -> int:
         """Run the launch once for each relation of happens-before that a legal order has.
 
         Each doubt of each run is reversed: what came before the later event and does not depend on it stays
         as it was, then the other event comes. This is the search of Abdulla et al., Optimal Dynamic Partial
         Order Reduction (POPL 2014), without its sleep sets: runs with the same phases are the same order.
-        Returns: the number of orders, 0 if the time was over, and the fields of a proof if one goes wrong.
+        Returns: the number of orders; 0 if the time was over.
         """
-        _, found, _ = self.run(logs=True)
-        seen = {found.signature}
-        runs = [found]
-        for found in runs:
-            assert found.log is not None
-            position = {one.event: at for at, one in reversed(list(enumerate(found.log)))}
-            reversals = dict.fromkeys(
-                (one.late, Delay(one.event, work=one.event_is_work)) for one in found.doubts
-            )
-            for late, early in reversals:
+        runs = {}
+        todo = [self.run(logs=True)[1]]
+        for found in todo:
+            if found.signature in runs:
+                continue
+            runs[found.signature] = found
+            for order in _reversals(found):
                 if perf_counter() > self._until:
-                    return 0, {}
-                x, e = position[late], position[early]
-                kept = [
-                    one.event
-                    for at, one in enumerate(found.log[:e])
-                    if at < x or (at > x and not one.comes_after(found.log[x]))
-                ]
-                script = list(dict.fromkeys([*kept, early]))
-                later = frozenset(one.event for one in found.log).difference(script)
-                order = EventOrder(script=tuple(script), later=later)
-                ended, more, _ = self.run(order, logs=True)
-                if _differ(first, ended):
-                    return 0, {"error": ended.raised, "order": order}
-                if more.signature not in seen:
-                    seen.add(more.signature)
-                    runs.append(more)
-        return len(runs), {}
+                    return 0
+                todo.append(self.run(order, logs=True)[1])
+        return len(runs)
+
+    def _line(self, line: int) -> str:
+        return line_in_words(self.checked.module, line)
 
     def _words(self, doubt: Doubt) -> str:
         """Say which condition does not hold."""
-        late, event = (
-            line_in_words(self.checked.module, one.line) for one in (doubt.late.place, doubt.event)
-        )
+        late, event = self._line(doubt.late.place.line), self._line(doubt.early.place.line)
         what = {
             "early arrival": f"line {event} may come before line {late}, in an earlier phase of"
             f" {doubt.where}",
@@ -252,11 +253,23 @@ class _Prover:
         return f"{what}; the orders that were tried went well"
 
 
-def _differ(one: Outcome, other: Outcome) -> bool:
-    return other.error is not None or one.arrays != other.arrays
+def _reversals(found: CauseRecord) -> Iterator[EventOrder]:
+    """For each doubt of a run an order in which its two events come the other way round."""
+    assert found.log is not None
+    position = {one.event: at for at, one in reversed(list(enumerate(found.log)))}
+    events = frozenset(position)
+    for late, early in dict.fromkeys((one.late, one.early) for one in found.doubts):
+        until, at_late = position[early], position[late]
+        kept = [
+            one.event
+            for at, one in enumerate(found.log[:until])
+            if at < at_late or (at > at_late and not one.comes_after(found.log[at_late]))
+        ]
+        script = tuple(dict.fromkeys([*kept, early]))
+        yield EventOrder(script=script, later=events.difference(script))
 
 
-def _without(times: Mapping[Execution, int], lines: set[int]) -> dict[Execution, int]:
+def _without(times: Mapping[Execution, int], lines: Sequence[int]) -> dict[Execution, int]:
     return {place: n for place, n in times.items() if place.line not in lines}
 
 

@@ -21,6 +21,7 @@ from cutecourse.emulator.core.registry import instruction
 from cutecourse.emulator.core.site import Site
 from cutecourse.emulator.errors import AddressError, UninitializedRead
 from cutecourse.emulator.instructions.stating import ASYNCHRONOUS_BYTES, by_modifiers, bytes_of
+from cutecourse.emulator.memory.cta_ranks import check_alive
 from cutecourse.emulator.memory.mbarriers import MBarriers
 from cutecourse.emulator.memory.proxies import BY_THREADS
 from cutecourse.emulator.memory.shared_address import SharedTargets, take_shared_space
@@ -92,6 +93,7 @@ def _complete(
     barrier: tuple[int, int, int],
 ) -> None:
     """Store or reduce for one lane, then signal its mbarrier; `held` are the words at its address."""
+    check_alive(origin, barrier[1], "the destination")
     held[:] = values if combine is None else combine(held, values)
     written[:] = BY_THREADS
     origin.bundle.cohort.own(MBarriers).find(*barrier, origin).complete_tx(held.nbytes, origin, None)
@@ -115,7 +117,8 @@ def st_async(site: Site) -> Step:
     Shapes:     one address, one to four words and one mbarrier in each lane.
     Units:      addresses in bytes; words of 4 or 8 bytes.
     Errors:     AddressError, AlignmentError, NoBarrierError, BarrierCountError; AddressError where address
-                and mbarrier lie in different CTAs, or the cluster has one CTA only.
+                and mbarrier lie in different CTAs, or the cluster has one CTA only; ExitedCTAError where the
+                bytes come after their CTA has ended.
     Simplified: the bytes are written at a time that the seed chooses, and count as never written until then.
     Source:     PTX ISA 9.0, st.async (#data-movement-and-conversion-instructions-st-async).
     """
@@ -137,7 +140,7 @@ def red_async(site: Site) -> Step:
     Units:      addresses in bytes; words of 4 or 8 bytes.
     Errors:     AddressError, AlignmentError, NoBarrierError, BarrierCountError, UninitializedRead;
                 AddressError where address and mbarrier lie in different CTAs, or the cluster has one CTA
-                only.
+                only; ExitedCTAError where it comes after its CTA has ended.
     Simplified: the word is changed at a time that the seed chooses.
     Source:     PTX ISA 9.0, red.async
                 (#parallel-synchronization-and-communication-instructions-red-async).
