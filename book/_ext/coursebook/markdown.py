@@ -183,7 +183,7 @@ def write_list(app: Sphinx, exception: Exception | None) -> None:
 
 
 def _first_sentence(path: Path) -> str:
-    """What a page is about, by its first paragraph."""
+    """The first paragraph of a page, which says its subject."""
     paragraphs = path.read_text(encoding="utf-8").split("\n\n")
     first = next((text for text in paragraphs if text[:1].isalpha()), "")
     sentence = re.match(r".*?[.?!](?=\s|$)", first)

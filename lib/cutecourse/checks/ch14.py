@@ -186,7 +186,7 @@ def check_unhurried(answer: object) -> str:
     ],
 )
 def check_verdict(answer: object) -> str:
-    """What a wrong count of acc_empty does, by the number of tiles."""
+    """The effect of a wrong count at acc_empty, by the number of tiles."""
 
     def right(count: int, tiles: int) -> str:
         if count == 8 or tiles <= 2:

@@ -6,7 +6,7 @@
 //   predicted   the day of each prediction, by its key
 //   review      when the review deck asks again, by the key of a prediction: how often it was right in a row, and the day
 //   last        where the reader was: page, title, section
-// Ids and names of pages last when a cell, a heading or an anchor changes. What each page has is in `course_map.js`.
+// Ids and names of pages stay when a cell, a heading or an anchor changes. `course_map.js` lists the parts of each page.
 //
 // A classic script (a page opened from a file may load no module), so its names stay inside this function.
 
@@ -316,7 +316,7 @@ function save(said) {
   }
 }
 
-// Reads a file that `save` wrote. What it has replaces what is here; pages and exercises that only this browser has stay.
+// Reads a file that `save` wrote. Its entries replace those here; pages and exercises that only this browser has stay.
 function bring(name, text) {
   let kept;
   try {

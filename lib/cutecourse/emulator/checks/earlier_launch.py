@@ -44,7 +44,7 @@ _MOVES = ("load", "store", "reduce")
 
 
 _Marks = NDArray[np.uint8]
-"""One for each byte of an allocation; not 0 if the byte has been used."""
+"""A mark per byte of an allocation; not 0 if the byte has been used."""
 
 
 class Reads(Observer):

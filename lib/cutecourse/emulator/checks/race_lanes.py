@@ -84,4 +84,4 @@ class LaneUses:
         warp = self._clocks.number(origin.bundle)
         since = (writers == warp) & (tags >= self.met[warp, origin.cluster])
         held = self.wrote.reshape(-1, tags.shape[-1])[chunks]
-        return self.apart(held, np.uint8(origin.lane % WARP_SIZE + 1), since, origin.bundle)  # type: ignore[arg-type]
+        return self.apart(held, self._lanes[origin.lane : origin.lane + 1], since, origin.bundle)

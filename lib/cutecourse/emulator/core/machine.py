@@ -64,7 +64,7 @@ class PendingWork:
 
 
 class OrderKeeper(Protocol):
-    """What decides when threads and work may go on (core.steering); the scheduler and `defer` ask it."""
+    """Decides when threads and work may go on (core.steering); the scheduler and `defer` ask it."""
 
     refuses: bool
     paused: list[Any]
@@ -130,7 +130,7 @@ class Machine(Owner):
     notes: dict[tuple[str, int, int | None], Note] = field(default_factory=dict)
     """Hazards that did not end the launch, by name and the two lines."""
     steering: OrderKeeper | None = None
-    """What delays some warps or some work, for a launch that is run for one order of events."""
+    """Keeps the launch to one order of events; None for the order that the seed gives."""
     changes: int = 0
     """Counts events that may let a waiting warp go on, to detect a wait that nothing can end."""
 

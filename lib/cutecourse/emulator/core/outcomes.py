@@ -31,7 +31,7 @@ _Held = dict[Register, bool | None]
 
 @dataclass(frozen=True, eq=False, slots=True)
 class TestOutcome:
-    """What becomes of a test's answer.
+    """The use that a thread makes of a test's answer.
 
     at_once  True if every path from the test comes to a branch that the answer decides, and no instruction
              on it does more than compute.

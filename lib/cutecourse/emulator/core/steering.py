@@ -1,4 +1,4 @@
-"""Steering: delay a warp, or work that it has issued, until nothing else in the launch can go on.
+"""Steering: keep a launch to an order: delay warps and work until nothing else goes on, or follow a script.
 
 A launch with a `Steering` asks it before each instruction by which threads or engines meet. So one can run a
 kernel in an order that its waits allow and that chance would hardly give.
@@ -58,7 +58,7 @@ class Paused(Held):
 
 
 class Steering(Observer):
-    """The delays of one launch."""
+    """Keeps one launch to an order of its events."""
 
     def __init__(
         self,
