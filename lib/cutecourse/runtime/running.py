@@ -17,7 +17,7 @@ from cutecourse.memory_report import MemoryReport
 from cutecourse.memory_report import memory_report as report_of
 from cutecourse.ptx import read_module
 from cutecourse.runtime.arguments import Bound, bind, emulator_arguments, flat_arguments
-from cutecourse.runtime.compiled import PtxText
+from cutecourse.runtime.compiled import Compiled, PtxText
 from cutecourse.runtime.compiling import compile_for, specification
 from cutecourse.runtime.discovery import choose, discover, dotted
 from cutecourse.runtime.errors import ArgumentError, DeviceError
@@ -72,6 +72,13 @@ class Run:
         return self.record.ptx
 
 
+def _compiled(spec: LaunchSpec, bound: Mapping[str, Any]) -> tuple[Compiled, LaunchSpec]:
+    """Compile a kernel for its arrays; the specification is that of the text that runs, maybe the twin's."""
+    extents = {name: value.extents for name, value in bound.items() if isinstance(value, Bound)}
+    compiled = compile_for(spec, extents)
+    return compiled, spec if compiled.missing is None else spec.with_text(str(compiled.ptx))
+
+
 def _launch_arguments(
     spec: LaunchSpec, launched: LaunchSpec, entry: str, bound: Mapping[str, Any]
 ) -> dict[str, Any]:
@@ -94,10 +101,7 @@ def launch_of(kernel: LaunchSpec | ModuleType, /, **arrays: Any) -> dict[str, An
     """
     spec = specification(kernel)
     bound = bind(spec, arrays)
-    compiled = compile_for(
-        spec, {name: value.extents for name, value in bound.items() if isinstance(value, Bound)}
-    )
-    launched = spec if compiled.missing is None else spec.with_text(str(compiled.ptx))
+    compiled, launched = _compiled(spec, bound)
     return {"ptx": str(compiled.ptx), **_launch_arguments(spec, launched, compiled.entry, bound)}
 
 
@@ -141,10 +145,7 @@ def run(
             f'ask for it with device="emulator".'
         )
     start = time.perf_counter()
-    compiled = compile_for(
-        spec, {name: value.extents for name, value in bound.items() if isinstance(value, Bound)}
-    )
-    launched = spec if compiled.missing is None else spec.with_text(str(compiled.ptx))
+    compiled, launched = _compiled(spec, bound)
     compile_s = min(compiled.seconds, time.perf_counter() - start)
     emulated, recorder = None, Recorder() if trace else None
     accesses = AccessLog() if memory_report else None
