@@ -1,0 +1,142 @@
+"""The museum's exhibits: a broken kernel is reported under a right class, a repaired one is silent."""
+
+from __future__ import annotations
+
+import difflib
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from cutecourse import museum
+from cutecourse.emulator import EmulatorError, errors, prove
+from cutecourse.museum import Exhibit, ExhibitError, exhibits
+from cutecourse.runtime import launch_of, run
+from cutecourse.runtime.assembly import find_ptxas
+
+EXHIBITS = exhibits()
+SEEDS = range(20)
+pytestmark = pytest.mark.filterwarnings("error")
+
+
+def each(names: Any = EXHIBITS) -> Any:
+    return pytest.mark.parametrize("name", list(names))
+
+
+def report(exhibit: Exhibit, version: str, seed: int) -> str:
+    """The class of the error that ends a run, or "" for a run without notes that gives the right results."""
+    try:
+        ran = run(exhibit.spec(version), device="emulator", seed=seed, **exhibit.arguments())
+    except EmulatorError as error:
+        return type(error).__name__
+    assert not ran.notes
+    for name, right in exhibit.expected().items():
+        np.testing.assert_array_equal(ran[name], right)
+    return ""
+
+
+def is_right(exhibit: Exhibit, kind: str) -> bool:
+    named = tuple(getattr(errors, name) for name in exhibit.reports)
+    return issubclass(getattr(errors, kind), named)
+
+
+def test_museum__has_as_many_as_it_says() -> None:
+    assert len(EXHIBITS) >= 20
+    assert sum(exhibit.runs_on_hopper for exhibit in EXHIBITS.values()) >= 12
+
+
+@each()
+def test_broken__is_reported_under_a_right_class(name: str) -> None:
+    exhibit = EXHIBITS[name]
+    found = [report(exhibit, "broken", seed) for seed in SEEDS]
+    assert any(found)
+    assert all(is_right(exhibit, kind) for kind in filter(None, found)), found
+    proof = prove(**launch_of(exhibit.spec("broken"), **exhibit.arguments()))
+    assert proof.verdict == "counterexample"
+    assert is_right(exhibit, type(proof.error).__name__), str(proof)
+
+
+@each()
+def test_repaired__is_silent_right_and_proved(name: str) -> None:
+    exhibit = EXHIBITS[name]
+    assert [report(exhibit, "repaired", seed) for seed in range(4)] == [""] * 4
+    assert prove(**launch_of(exhibit.spec("repaired"), **exhibit.arguments())).proved
+
+
+@each()
+def test_texts__differ_only_in_the_bug(name: str) -> None:
+    exhibit = EXHIBITS[name]
+    broken, repaired = (exhibit.text(version).splitlines()[1:] for version in museum.VERSIONS)
+    changed = [line for line in difflib.ndiff(broken, repaired) if line[0] in "+-"]
+    assert 1 <= len(changed) <= 6
+    assert len(repaired) <= 120
+
+
+@each()
+def test_chapter__explains_it_under_a_heading_that_exists(name: str, repository: Path) -> None:
+    page, heading = EXHIBITS[name].chapter.split("#")
+    text = (repository / "book" / "chapters" / f"{page}.md").read_text(encoding="utf-8")
+    slugs = {
+        re.sub(r"[^\w -]", "", found.lower()).replace(" ", "-")
+        for found in re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    }
+    assert heading in slugs
+
+
+@pytest.mark.program("ptxas")
+@each()
+def test_texts__are_assembled(name: str, tmp_path: Path) -> None:
+    exhibit = EXHIBITS[name]
+    for version in museum.VERSIONS:
+        source = tmp_path / f"{version}.ptx"
+        source.write_text(exhibit.text(version), encoding="utf-8")
+        command = [str(find_ptxas()), f"-arch={exhibit.target}", "-o", str(tmp_path / "out"), str(source)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.gpu(exhibit.target))
+        for name, exhibit in EXHIBITS.items()
+        if exhibit.runs_on_hopper
+    ],
+)
+def test_repaired__is_right_on_a_gpu(name: str) -> None:
+    exhibit = EXHIBITS[name]
+    ran = run(exhibit.spec("repaired"), device="cuda:0", **exhibit.arguments())
+    for result, right in exhibit.expected().items():
+        np.testing.assert_array_equal(ran[result], right)
+
+
+def test_exhibit__that_lacks_a_field_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "half").mkdir()
+    (tmp_path / "half" / "exhibit.json").write_text('{"title": "A kernel"}', encoding="utf-8")
+    monkeypatch.setattr(museum, "_FOLDER", tmp_path)
+    exhibits.cache_clear()
+    with pytest.raises(ExhibitError, match=r"half/exhibit\.json must have title.*it lacks symptom"):
+        exhibits()
+    monkeypatch.undo()
+    exhibits.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("content", "right"),
+    [
+        ({"every": 3}, [3, 3, 3, 3]),
+        ({"first": 5, "step": -2}, [5, 3, 1, -1]),
+        ({"first": 0, "step": 2, "modulo": 3}, [0, 2, 1, 0]),
+        ({"values": [7, 9]}, [7, 7, 9, 9]),
+    ],
+)
+def test_arrays__are_filled_as_the_launch_file_says(content: dict[str, Any], right: list[int]) -> None:
+    np.testing.assert_array_equal(museum._filled(content, "s32", [2, 2]).reshape(-1), right)
+
+
+def test_arrays__that_are_not_described_are_refused() -> None:
+    with pytest.raises(ExhibitError, match="an array of 4 elements needs every, first and step, or values"):
+        museum._filled({"values": [1, 2, 3]}, "s32", [2, 2])
