@@ -1,4 +1,4 @@
-"""The attention kernel for any GPU against float64: on the emulator without a report, and under -m gpu on one."""
+"""The attention kernel for any GPU against float64: on the emulator, and under -m gpu on a GPU."""
 
 import re
 import shutil

@@ -1,7 +1,7 @@
 """One warp's S = Q K^T of 16 x 16, twice as registers: as the MMA leaves them, and as operand A is loaded.
 
-Row i of `left` holds the 8 values of thread i after the MMA, in f16. The warp also stores S into shared memory
-and loads it as the operand A of another MMA: row i of `loaded` holds the 8 values that thread i gets then.
+Row i of `left` holds the 8 values of thread i after the MMA, in f16. The warp also stores S into shared
+memory and loads it as the operand A of another MMA. Row i of `loaded` holds the 8 values that thread i gets.
 """
 
 import cutlass

@@ -8,6 +8,17 @@ from cutecourse.kernels import attention_online
 from cutecourse.kernels.faults import Fault, by_name
 
 LAUNCH = attention_online.CAUSAL
+ELSE = "the kernel reads and writes what it should, and computes something else"
+LANES = """            for lane in (1, 2):  # a row lies in four lanes
+                new = cute.arch.fmax(new, cute.arch.shuffle_sync_bfly(new, offset=lane))
+"""
+LANES_PTX = """
+    shfl.sync.bfly.b32 %there, %new, 1, 31, -1; max.f32 %new, %new, %there;
+    shfl.sync.bfly.b32 %there, %new, 2, 31, -1; max.f32 %new, %new, %there;
+"""
+BARRIER = "cute.arch.sync_threads()  # V's tile is here, and everyone has read this tile of K"
+BARRIER_PTX = "bar.sync            0;                              // V's tile is here"
+ONE = "mov.f32 %rescale, 0f3F800000;"
 
 
 def arguments(seed: int) -> tuple[dict[str, np.ndarray], str, np.ndarray]:
@@ -28,32 +39,15 @@ FAULTS = by_name(
         "never_rescaled",
         "the sum of a row is rescaled when its maximum grows, and its part of O is not",
         source=(("O[r, None].store(O[r, None].load() * rescale)", ""),),
-        twin=tuple(
-            (f"%rescale, %s{first};", f"%rescale, %s{first}; mov.f32 %rescale, 0f3F800000;")
-            for first in (0, 2)
-        ),
-        unreported="the kernel reads and writes what it should, and computes something else",
+        twin=tuple((f"%rescale, %s{first};", f"%rescale, %s{first}; {ONE}") for first in (0, 2)),
+        unreported=ELSE,
     ),
     Fault(
         "lanes_apart",
         "each lane takes the maximum of its own columns, and not of the row",
-        source=(
-            (
-                "            for lane in (1, 2):  # a row lies in four lanes\n"
-                "                new = cute.arch.fmax(new, cute.arch.shuffle_sync_bfly(new, offset=lane))\n",
-                "",
-            ),
-        ),
-        twin=tuple(
-            (
-                f"max.f32 %new, %new, %s{last};\n"
-                "    shfl.sync.bfly.b32 %there, %new, 1, 31, -1; max.f32 %new, %new, %there;\n"
-                "    shfl.sync.bfly.b32 %there, %new, 2, 31, -1; max.f32 %new, %new, %there;\n",
-                f"max.f32 %new, %new, %s{last};\n",
-            )
-            for last in (29, 31)
-        ),
-        unreported="the kernel reads and writes what it should, and computes something else",
+        source=((LANES, ""),),
+        twin=tuple((f"%s{last};{LANES_PTX}", f"%s{last};\n") for last in (29, 31)),
+        unreported=ELSE,
     ),
     Fault(
         "mask_one_off",
@@ -61,38 +55,26 @@ FAULTS = by_name(
         source=((">= end:", "> end:"),),
         twin=tuple(
             (
-                f"sub.s32             %limit{row}, %end{row}, %index;",
-                f"sub.s32             %limit{row}, %end{row}, %index; add.s32 %limit{row}, %limit{row}, 1;",
+                f"%limit{row}, %end{row}, %index;",
+                f"%other, %index, 1; sub.s32 %limit{row}, %end{row}, %other;",
             )
             for row in (0, 1)
         ),
-        unreported="the kernel reads and writes what it should, and computes something else",
+        unreported=ELSE,
         exercise="16.3",
     ),
     Fault(
         "k_overwritten",
         "the next tile of K is loaded while other warps still read this one",
-        source=(("cute.arch.sync_threads()  # V's tile is here, and everyone has read this tile of K", ""),),
-        twin=(("bar.sync            0;                              // V's tile is here", ""),),
+        source=((BARRIER, ""),),
+        twin=((BARRIER_PTX, ""),),
         reports=("SharedMemoryRace",),
     ),
     Fault(
         "v_too_early",
         "nobody waits for V's tile before the second MMA reads it",
-        source=(
-            (
-                "        cute.arch.cp_async_wait_group(0)\n"
-                "        cute.arch.sync_threads()  # V's tile is here",
-                "        cute.arch.sync_threads()  # V's tile is here",
-            ),
-        ),
-        twin=(
-            (
-                "    cp.async.wait_group 0;\n"
-                "    bar.sync            0;                              // V's tile is here",
-                "    bar.sync            0;                              // V's tile is here",
-            ),
-        ),
+        source=((f"cute.arch.cp_async_wait_group(0)\n        {BARRIER}", BARRIER),),
+        twin=((f"cp.async.wait_group 0;\n    {BARRIER_PTX}", BARRIER_PTX),),
         reports=("SharedMemoryRace", "UninitializedRead"),
     ),
 )

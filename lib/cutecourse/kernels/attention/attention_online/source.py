@@ -1,8 +1,8 @@
 """Attention in one pass over the keys: O = softmax(Q K^T / sqrt(64)) V for each head, and S is never stored.
 
-A CTA has 64 queries of a head and takes 64 keys at a time. Each of its four warps has 16 queries, and a row of
-S lies in the registers of four lanes. A row keeps its maximum, its sum and its part of O; when the maximum
-grows, both are multiplied by 2^(old - new). P takes the place of S, in the same lanes.
+A CTA has 64 queries of a head and takes 64 keys at a time. Each of its four warps has 16 queries, and a row
+of S lies in the registers of four lanes. A row keeps its maximum, its sum and its part of O. When the maximum
+grows, the sum and O are multiplied by 2^(old - new). P takes the place of S, in the same lanes.
 """
 
 import math
@@ -29,12 +29,12 @@ def make_load():
 
 @cute.jit
 def fetch(
-    load: cute.TiledCopy, crd: cute.Tensor, rows: cutlass.Constexpr, src: cute.Tensor, dst: cute.Tensor
+    load: cute.TiledCopy, crd: cute.Tensor, length: cutlass.Constexpr, src: cute.Tensor, dst: cute.Tensor
 ):
     """Begin to copy a tile; shared memory gets zeros for rows past the last."""
     inside = cute.make_rmem_tensor((1, *src.shape[1:]), cutlass.Boolean)
     for i in cutlass.range_constexpr(cute.size(src, mode=[1])):
-        inside[0, i, 0] = crd[0, i, 0][0] < rows
+        inside[0, i, 0] = crd[0, i, 0][0] < length
     cute.copy(load, src, dst, pred=inside)
     cute.arch.cp_async_commit_group()
 
