@@ -17,6 +17,7 @@ from benchmarks.luck import small_integers
 from cutecourse.kernels import (
     LaunchSpec,
     SpecError,
+    attention_online,
     copy_one_thread,
     copy_predicated,
     copy_threads,
@@ -60,6 +61,7 @@ from cutecourse.trace import Trace
 from support import machine
 
 ALSO: dict[str, Callable[[], list[LaunchSpec]]] = {
+    "attention_online": lambda: [attention_online.CAUSAL, attention_online.spec(1, 64)],
     "copy_one_thread": lambda: [copy_one_thread.spec(3, 5)],
     "copy_predicated": lambda: [copy_predicated.spec(7, 20), copy_predicated.spec(64, 128)],
     "copy_threads": lambda: [copy_threads.DOWN, copy_threads.TRANSPOSING, copy_threads.spec(32, 96)],
