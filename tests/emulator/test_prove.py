@@ -1,11 +1,6 @@
-"""`prove` against a naive search of all interleavings, on small protocols that hypothesis makes.
-
-The naive search knows nothing of the emulator: it walks through every state of a few threads that arrive at
-mbarriers, wait for their phases, and read and write words.
-"""
+"""`prove` against a naive search of all interleavings, on small protocols that hypothesis makes."""
 
 from collections import Counter
-from itertools import chain
 
 import numpy as np
 import pytest
@@ -15,43 +10,12 @@ from hypothesis import strategies as st
 from cutecourse.emulator import EmulatorError, EventOrder, prove, replay
 from cutecourse.emulator.errors import DeadlockError, ExitedCTAError, LaunchError
 from cutecourse.protocols import Protocol
-from support.protocols import SLOW_READER
+from support.protocols import SLOW_READER, naive_search, small_pipelines
 
 WORDS = 2
 """The words of shared memory that the threads of hypothesis read and write."""
 
 # --- protocols ----------------------------------------------------------------------------------------------
-
-
-def search(counts, threads):
-    """What can go wrong in some interleaving: a set of "race", "deadlock"."""
-    start = ((0,) * len(threads), tuple((0, count) for count in counts))
-    seen, todo, wrong = {start}, [start], set()
-    while todo:
-        positions, barriers = todo.pop()
-        following = [one[at] if at < len(one) else None for one, at in zip(threads, positions, strict=True)]
-        accesses = [one for one in following if one and one[0] in {"read", "write"}]
-        for number, (what, where) in enumerate(accesses):
-            if any(at == where and "write" in {what, other} for other, at in accesses[number + 1 :]):
-                wrong.add("race")
-        stuck = any(following)
-        for thread, action in enumerate(following):
-            after = list(barriers)
-            if action is None or (action[0] == "wait" and barriers[action[1]][0] % 2 == action[2]):
-                continue
-            if action[0] == "arrive":
-                phase, pending = barriers[action[1]]
-                last = pending == 1
-                after[action[1]] = (phase + last, counts[action[1]] if last else pending - 1)
-            stuck = False
-            moved = (*positions[:thread], positions[thread] + 1, *positions[thread + 1 :])
-            state = (moved, tuple(after))
-            if state not in seen:
-                seen.add(state)
-                todo.append(state)
-        if stuck:
-            wrong.add("deadlock")
-    return wrong
 
 
 @st.composite
@@ -67,42 +31,16 @@ def any_protocol(draw):
     return counts, draw(st.lists(st.lists(action, max_size=5), min_size=2, max_size=3))
 
 
-@st.composite
-def pipeline(draw):
-    """A producer and its consumers, with as many mistakes as hypothesis likes, often none."""
-    stages, consumers, tiles = draw(st.integers(1, 2)), draw(st.integers(1, 2)), draw(st.integers(1, 5))
-    counts = [1] * stages + [consumers] * stages
-    turns = [(k % stages, k // stages) for k in range(tiles)]
-    made = [[("wait", stages + s, (turn + 1) % 2), ("write", s), ("arrive", s)] for s, turn in turns]
-    used = [[("wait", s, turn % 2), ("read", s), ("arrive", stages + s)] for s, turn in turns]
-    threads = [[*chain.from_iterable(made)], *([*chain.from_iterable(used)] for _ in range(consumers))]
-    for _ in range(draw(st.integers(0, 2))):
-        thread = draw(st.sampled_from(threads))
-        if not thread:
-            continue
-        at, other = (draw(st.integers(0, len(thread) - 1)) for _ in range(2))
-        mistake = draw(st.sampled_from(["left out", "parity", "exchanged", "count"]))
-        if mistake == "left out":
-            del thread[at]
-        elif mistake == "exchanged":
-            thread[at], thread[other] = thread[other], thread[at]
-        elif mistake == "count":
-            counts[draw(st.integers(0, len(counts) - 1))] = draw(st.integers(1, 2))
-        elif thread[at][0] == "wait":
-            thread[at] = (*thread[at][:2], 1 - thread[at][2])
-    return counts, threads
-
-
 def test_verdicts__are_those_of_the_naive_search():
     verdicts = Counter()
 
     @settings(max_examples=200, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
-    @given(st.one_of(any_protocol(), pipeline()))
+    @given(st.one_of(any_protocol(), small_pipelines()))
     def is_that_of_the_search(protocol):
         counts, threads = protocol
         small = Protocol(counts, threads)
         proof = prove(**small.launch)
-        wrong = search(counts, threads)
+        _, wrong = naive_search(counts, threads)
         states = {"race": small.races, "deadlock": small.deadlocks}
         assert {name for name, found in states.items() if found} == wrong
         assert proof.verdict == ("counterexample" if wrong else "proved"), (wrong, str(proof))

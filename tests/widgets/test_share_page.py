@@ -15,6 +15,7 @@ from widgets import traces, umma_runs
 from cutecourse.banks import column_access, ldmatrix_access
 from cutecourse.descriptors import SMEM_SM100
 from cutecourse.layout import Layout, explain, tiled_divide
+from cutecourse.protocols import pipeline
 from cutecourse.widgets import (
     BankMap,
     BarrierTimeline,
@@ -24,6 +25,7 @@ from cutecourse.widgets import (
     MmaOwnership,
     Predict,
     Reveal,
+    StateGraph,
     TmaBox,
     TmemViewer,
     TwoSmStage,
@@ -115,6 +117,12 @@ def choose_access(page: Any) -> None:
     cc(page, "wave-more").click()
 
 
+def walk_states(page: Any) -> None:
+    cc(page, "removed").select_option("3")
+    cc(page, "on").click()
+    cc(page, "on").click()
+
+
 def masks() -> ClusterMasks:
     return ClusterMasks((4, 4))
 
@@ -146,6 +154,7 @@ KINDS: dict[str, tuple[Callable[[], Any], Callable[[Any], None]]] = {
     "DescriptorBits": (bits, set_bits),
     "TmemViewer": (lambda: TmemViewer(128, 256), choose_column),
     "BankMap": (banks, choose_access),
+    "StateGraph": (lambda: StateGraph(pipeline(2, 3)), walk_states),
 }
 
 

@@ -14,6 +14,7 @@ from cutecourse.atoms import mma_atom
 from cutecourse.banks import column_access, ldmatrix_access
 from cutecourse.descriptors import SMEM_SM100
 from cutecourse.layout import Layout, cosize, explain, idx2crd, logical_divide, pretty_str, size, tiled_divide
+from cutecourse.protocols import pipeline
 from cutecourse.widgets import (
     OPERATIONS,
     BankMap,
@@ -24,6 +25,7 @@ from cutecourse.widgets import (
     MmaOwnership,
     Predict,
     Reveal,
+    StateGraph,
     TmaBox,
     TmemViewer,
     TwoSmStage,
@@ -60,6 +62,7 @@ def everything() -> list[Any]:
         BankMap(
             "(32,64):(64,1)", accesses=[ldmatrix_access(), column_access(5)], selected={"row": 3, "column": 8}
         ),
+        StateGraph(pipeline(2, 3), without=(0, 6)),
     ]
 
 

@@ -20,6 +20,7 @@ from cutecourse.banks import ldmatrix_access
 from cutecourse.descriptors import SMEM_SM100
 from cutecourse.errors import CourseError
 from cutecourse.layout import Layout, coalesce, explain, logical_divide, make_identity_layout, tiled_divide
+from cutecourse.protocols import pipeline
 from cutecourse.widgets import (
     BankMap,
     BarrierTimeline,
@@ -29,6 +30,7 @@ from cutecourse.widgets import (
     MmaOwnership,
     Predict,
     Reveal,
+    StateGraph,
     TmaBox,
     TmemViewer,
     TwoSmStage,
@@ -57,6 +59,7 @@ ALL = [
     lambda: TmemViewer(128, 256, cta_group=2, element=(70, 130)),
     lambda: TwoSmStage(umma_runs.traced("umma_two_sm")),
     lambda: BankMap("(8,64):(64,1)", accesses=[ldmatrix_access(matrices=1)], swizzle=(3, 3, 3)),
+    lambda: StateGraph(pipeline(2, 3), without=(0, 6)),
 ]
 
 
@@ -96,6 +99,7 @@ def test_figure__is_a_picture_with_a_stable_repr(make: Any) -> None:
         "mma_ownership.js",
         "predict.js",
         "reveal.js",
+        "state_graph.js",
         "tma_box.js",
         "tmem_viewer.js",
         "two_sm_stage.js",

@@ -13,6 +13,7 @@ from cutecourse.widgets.layout_explorer import LayoutExplorer
 from cutecourse.widgets.mma_ownership import MmaOwnership, WgmmaOwnership
 from cutecourse.widgets.predict import Predict, Reveal
 from cutecourse.widgets.sharing import shared_traits
+from cutecourse.widgets.state_graph import StateGraph
 from cutecourse.widgets.tma_box import TmaBox
 from cutecourse.widgets.tmem_viewer import TmemViewer
 from cutecourse.widgets.two_sm_stage import TwoSmStage
@@ -26,6 +27,7 @@ SOURCES = {
     MmaOwnership: "mma_ownership.js",
     Predict: "predict.js",
     Reveal: "reveal.js",
+    StateGraph: "state_graph.js",
     TmaBox: "tma_box.js",
     TmemViewer: "tmem_viewer.js",
     TwoSmStage: "two_sm_stage.js",
