@@ -137,7 +137,7 @@ def lined(ptx: str, name: str) -> str:
     return "\n".join(text)
 
 
-class _Lined(runtime.GpuKernel):
+class LinedKernel(runtime.GpuKernel):
     """A kernel whose module is loaded with the lines of its text."""
 
     def _load(self, ptx: str) -> Any:
@@ -153,7 +153,7 @@ def one(kernel: Kernel, fault: str) -> dict[str, str]:
     given = kernel.arrays()
     bound = runtime.bind(spec, given)
     try:
-        with _Lined(str(spec.ptx), str(spec.entry)) as loaded:
+        with LinedKernel(str(spec.ptx), str(spec.entry)) as loaded:
             loaded.launch(flat_arguments(spec, bound), grid=spec.grid, block=spec.block, cluster=spec.cluster)
     except runtime.GpuError as error:
         words = re.search(r"CUDA_ERROR_\w+", str(error))

@@ -5,16 +5,18 @@ from __future__ import annotations
 import difflib
 import re
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from benchmarks import museum as benchmark
 from cutecourse import museum
 from cutecourse.emulator import EmulatorError, errors, prove
 from cutecourse.museum import Exhibit, ExhibitError, exhibits
-from cutecourse.runtime import launch_of, run
+from cutecourse.runtime import Discovery, launch_of, run
 from cutecourse.runtime.assembly import find_ptxas
 
 EXHIBITS = exhibits()
@@ -140,3 +142,65 @@ def test_arrays__are_filled_as_the_launch_file_says(content: dict[str, Any], rig
 def test_arrays__that_are_not_described_are_refused() -> None:
     with pytest.raises(ExhibitError, match="an array of 4 elements needs every, first and step, or values"):
         museum._filled({"values": [1, 2, 3]}, "s32", [2, 2])
+
+
+# --- who finds them -----------------------------------------------------------------------------------------
+
+
+def test_table__has_every_exhibit_and_links_to_its_story() -> None:
+    assert list(benchmark.kept()) == list(EXHIBITS)
+    rows = benchmark.markdown().splitlines()[2:]
+    assert len(rows) == len(EXHIBITS)
+    for row, (name, exhibit) in zip(rows, EXHIBITS.items(), strict=True):
+        assert f"[{exhibit.title}](" in row
+        assert f"#{name.replace('_', '-')})" in row
+
+
+@each(["runaway_math", "first_wgmma", "empty_sequence"])
+def test_kept_figures__are_those_of_today(name: str) -> None:
+    assert benchmark.emulated(EXHIBITS[name]) == benchmark.kept()[name]
+
+
+@pytest.mark.parametrize(
+    ("text", "status", "right"),
+    [
+        ("right\nright\nwrong\n", 0, {"right": 2, "wrong": 1}),
+        ("right\n", None, {"right": 1, "hung": 1}),
+        ("right\nerror k: the GPU could not launch\n", 0, {"right": 1, "error": 1}),
+        ("Traceback (most recent call last):\n", 1, {"error": 1}),
+    ],
+)
+def test_ends__of_runs_in_a_process(text: str, status: int | None, right: dict[str, int]) -> None:
+    assert dict(benchmark.ends(text, status)) == right
+
+
+def test_runs__go_on_in_new_processes_until_three_are_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def limited(command: list[str], limit_s: float) -> tuple[str, int | None]:
+        asked.append(int(command[-1]))
+        return "right\n" * 4, None
+
+    monkeypatch.setattr(benchmark, "limited", limited)
+    assert benchmark.observe_runs("runaway_math", "broken")["ends"] == {"right": 12, "hung": 3}
+    assert asked == [50, 45, 40]
+
+
+def test_checker__is_judged_by_its_exit_status() -> None:
+    wait = "import sys; sys.exit('bar.sync            0;' in open(sys.argv[1]).read())"
+    table = benchmark.checkers_table(
+        f'{sys.executable} -c "{wait}" {{ptx}}', ["empty_sequence", "query_tile"]
+    )
+    assert [line.split() for line in table.splitlines()[1:3]] == [
+        ["empty_sequence", "reports", "reports"],
+        ["query_tile", "reports", "reports"],
+    ]
+    assert table.splitlines()[3].startswith("0 of 2 exhibits")
+    with pytest.raises(SystemExit, match="no_such_program cannot be run"):
+        benchmark.checkers_table("no_such_program {ptx}", ["query_tile"])
+
+
+def test_main__asks_for_a_gpu(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(benchmark.runtime, "discover", lambda: Discovery((), None, "there is no driver"))
+    assert benchmark.main(["--gpu"]) == 1
+    assert capsys.readouterr().err == "museum: --gpu needs a GPU; there is no driver.\n"

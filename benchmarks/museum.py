@@ -1,0 +1,351 @@
+"""Who finds the museum's bugs: the emulator under one seed and twenty, prove, compute-sanitizer, and a GPU.
+
+    python -m benchmarks.museum                 the emulator's columns; seconds
+    python -m benchmarks.museum --gpu           50 runs of each exhibit on a GPU, and compute-sanitizer
+    python -m benchmarks.museum --only NAME ... some of the exhibits; kept only with --output FILE
+    python -m benchmarks.museum --checker CMD   what another checker says: CMD runs on every text, and an exit
+                                                status other than 0 is a report. {ptx} stands for the text's
+                                                path, {launch} for the launch file's
+    python -m benchmarks.museum --table         the table of the museum's page
+
+On a GPU each run begins with outputs that hold what no right result has, and with shared memory that another
+kernel has filled, so that a kernel does not find what an earlier run of it left there. Runs are in processes
+of their own with a time limit. One that does not end counts as hung, and after three lost processes an
+exhibit gets no more runs. Exhibits that need a Blackwell GPU have no runs here.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.results_file import RESULTS, result_path, write_result
+from benchmarks.sanitizer import TOOLS, LinedKernel, known_options, limited, verdict, version
+from cutecourse import runtime
+from cutecourse.emulator import EmulatorError, prove
+from cutecourse.museum import VERSIONS, Exhibit, exhibits
+from cutecourse.runtime.arguments import flat_arguments
+from tools.facts import of_this_machine
+
+RESULT = result_path("museum")
+SEEDS = 20
+RUNS = 50
+LIMIT_S = 25
+LOST = 3
+"""After so many processes that ended by a fault or at their limit, an exhibit gets no more runs."""
+_CHECKER_S = 120
+_ENDS = ("right", "wrong", "hung", "error")
+
+_FILLED_BYTES = 200 << 10
+_FILL = f"""
+.version 8.0
+.target sm_90
+.address_size 64
+.extern .shared .align 16 .b8 memory[];
+.visible .entry fill()
+{{
+    .reg .pred %more;
+    .reg .b32 %at, %end, %thread;
+    mov.u32 %thread, %tid.x;
+    mov.u32 %at, memory;
+    add.u32 %end, %at, {_FILLED_BYTES};
+    mad.lo.u32 %at, %thread, 4, %at;
+NEXT:
+    st.shared.u32 [%at], 0x7eadbeef;
+    add.u32 %at, %at, 4096;
+    setp.lt.u32 %more, %at, %end;
+    @%more bra NEXT;
+    ret;
+}}
+"""
+
+
+# --- the emulator -------------------------------------------------------------------------------------------
+
+
+def reported(exhibit: Exhibit, kernel: str, seed: int) -> str:
+    """The class of the error of one run on the emulator, or ""."""
+    try:
+        runtime.run(exhibit.spec(kernel), device="emulator", seed=seed, **exhibit.arguments())
+    except EmulatorError as error:
+        return type(error).__name__
+    return ""
+
+
+def emulated(exhibit: Exhibit) -> dict[str, Any]:
+    """The emulator's row of a broken kernel."""
+    found = [reported(exhibit, "broken", seed) for seed in range(SEEDS)]
+    proof = prove(**runtime.launch_of(exhibit.spec("broken"), **exhibit.arguments()))
+    return {
+        "exhibit": exhibit.name,
+        "first": found[0],
+        "seeds": dict(Counter(found).most_common()),
+        "verdict": proof.verdict,
+        "proof": "" if proof.error is None else type(proof.error).__name__,
+    }
+
+
+# --- a GPU --------------------------------------------------------------------------------------------------
+
+
+def run_here(exhibit: Exhibit, kernel: str, runs: int) -> None:
+    """Run a kernel on the GPU in this process. Print the end of each run on a line of its own."""
+    spec, right = exhibit.spec(kernel), exhibit.expected()
+    sms = runtime.discover().devices[0].multiprocessors
+    with (
+        LinedKernel(str(spec.ptx), str(spec.entry)) as loaded,
+        LinedKernel(_FILL, "fill", dynamic_smem=_FILLED_BYTES) as fill,
+    ):
+        for _ in range(runs):
+            bound = runtime.bind(spec, exhibit.arguments())
+            if runs > 1:
+                fill.launch([], grid=(2 * sms, 1, 1), block=(1024, 1, 1))
+            try:
+                loaded.launch(
+                    flat_arguments(spec, bound), grid=spec.grid, block=spec.block, cluster=spec.cluster
+                )
+            except runtime.GpuError as error:
+                print("error", next(iter(str(error).splitlines())), flush=True)
+                return
+            found = {
+                name: value.logical() for name, value in bound.items() if isinstance(value, runtime.Bound)
+            }
+            same = all(np.array_equal(found[name], values) for name, values in right.items())
+            print("right" if same else "wrong", flush=True)
+
+
+def ends(text: str, status: int | None) -> Counter[str]:
+    r"""How often the runs of a process ended in each way, by its output and its exit status.
+
+    >>> dict(ends("right\nwrong\nright\n", 0))
+    {'right': 2, 'wrong': 1}
+    >>> dict(ends("right\n", None))
+    {'right': 1, 'hung': 1}
+    """
+    words = [line.split()[0] for line in text.splitlines() if line.split()[:1]]
+    found = Counter(word for word in words if word in _ENDS)
+    if status is None:
+        found["hung"] += 1
+    elif status and not found["error"]:
+        found["error"] += 1
+    return found
+
+
+def observe_runs(exhibit: str, kernel: str) -> dict[str, Any]:
+    """All runs of a kernel on the GPU, in as many processes as that takes."""
+    found: Counter[str] = Counter()
+    lost = 0
+    words = ""
+    while (left := RUNS - found.total()) > 0 and lost < LOST:
+        text, status = limited([*_itself(exhibit, kernel), str(left)], LIMIT_S)
+        one = ends(text, status)
+        lost += bool(one["hung"] or one["error"])
+        if one["error"]:
+            words = (text.strip().splitlines() or ["no output"])[-1][:160]
+        found += one
+    return {"ends": {end: found[end] for end in _ENDS if found[end]}, "words": words}
+
+
+def observe_tool(sanitizer: str, options: Sequence[str], exhibit: str, kernel: str, tool: str) -> Any:
+    """One run of a kernel under one of compute-sanitizer's tools."""
+    command = [sanitizer, "--tool", tool, *options, *_itself(exhibit, kernel), "1"]
+    text, status = limited(command, LIMIT_S)
+    said = verdict(text, status, exhibit)
+    return {key: said[key] for key in ("state", "words", "lines") if key in said}
+
+
+def _itself(exhibit: str, kernel: str) -> list[str]:
+    return [sys.executable, "-m", "benchmarks.museum", "--one", exhibit, kernel]
+
+
+def measure(
+    sanitizer: str | None, names: Iterable[str], seconds: float, workers: int
+) -> list[dict[str, Any]]:
+    """The GPU's rows: the runs of each kernel, and each tool's words. Jobs without time are missing."""
+    until = time.monotonic() + seconds
+    options = known_options(sanitizer) if sanitizer else []
+    rows: dict[tuple[str, str], dict[str, Any]] = {
+        (name, kernel): {"exhibit": name, "kernel": kernel, "tools": {}}
+        for name in names
+        for kernel in VERSIONS
+    }
+
+    def work(job: tuple[str, str, str]) -> None:
+        name, kernel, tool = job
+        if time.monotonic() > until:
+            return
+        if not tool:
+            rows[name, kernel].update(observe_runs(name, kernel))
+            print(f"{name:22}{kernel:10}{rows[name, kernel]['ends']}", flush=True)
+        elif sanitizer:
+            said = observe_tool(sanitizer, options, name, kernel, tool)
+            rows[name, kernel]["tools"][tool] = said
+            print(f"{name:22}{kernel:10}{tool:10} {said['state']:8} {said['words'][:90]}", flush=True)
+
+    jobs = [(*key, tool) for tool in ("", *TOOLS) for key in rows]
+    with ThreadPoolExecutor(workers) as pool:
+        list(pool.map(work, jobs))
+    return list(rows.values())
+
+
+# --- another checker ----------------------------------------------------------------------------------------
+
+
+def checked(command: str, exhibit: Exhibit, kernel: str) -> str:
+    """What a checker says of a text: "reports", "silent", or "no end"."""
+    files = {"ptx": exhibit.folder / f"{kernel}.ptx", "launch": exhibit.folder / "launch.json"}
+    words = [word.format(**files) for word in shlex.split(command)]
+    try:
+        done = subprocess.run(words, capture_output=True, timeout=_CHECKER_S, check=False)
+    except subprocess.TimeoutExpired:
+        return "no end"
+    except OSError as error:
+        raise SystemExit(f"museum: {words[0]} cannot be run: {error.strerror}.") from None
+    return "reports" if done.returncode else "silent"
+
+
+def checkers_table(command: str, names: Iterable[str]) -> str:
+    """What a checker says of every exhibit, and how often that is right."""
+    found = exhibits()
+    lines, right = [f"{'exhibit':<22}{'broken':<10}repaired"], 0
+    listed = list(names)
+    for name in listed:
+        broken, repaired = (checked(command, found[name], kernel) for kernel in VERSIONS)
+        right += broken == "reports" and repaired == "silent"
+        lines.append(f"{name:<22}{broken:<10}{repaired}")
+    return "\n".join([*lines, f"{right} of {len(listed)} exhibits are told apart"])
+
+
+# --- the page's table ---------------------------------------------------------------------------------------
+
+
+def kept(path: Path = RESULT) -> dict[str, dict[str, Any]]:
+    """The emulator's kept rows, by exhibit."""
+    return {row["exhibit"]: row for row in json.loads(path.read_text(encoding="utf-8"))["rows"]}
+
+
+def kept_of_a_gpu() -> dict[str, Any]:
+    """The kept figures of a GPU, or {} if nobody has measured them yet."""
+    paths = sorted(RESULTS.glob("museum_*.json"))
+    found: dict[str, Any] = json.loads(paths[0].read_text(encoding="utf-8")) if paths else {}
+    return found
+
+
+def on_gpu(measured: Mapping[str, Any], name: str, kernel: str = "broken") -> dict[str, Any] | None:
+    """The row of a kernel among a GPU's figures."""
+    rows = (row for row in measured.get("rows", ()) if (row["exhibit"], row["kernel"]) == (name, kernel))
+    return next(rows, None)
+
+
+def runs_in_words(row: Mapping[str, Any] | None) -> str:
+    """How the runs of a kernel on a GPU ended.
+
+    >>> runs_in_words({"ends": {"right": 48, "wrong": 2}})
+    '48 right, 2 wrong'
+    """
+    if row is None or "ends" not in row:
+        return "not run"
+    return ", ".join(f"{count} {end}" for end, count in row["ends"].items())
+
+
+def tools_in_words(row: Mapping[str, Any] | None) -> str:
+    """Which of compute-sanitizer's tools report a kernel."""
+    if row is None or not row["tools"]:
+        return "not run"
+    reporting = [tool for tool, said in row["tools"].items() if said["state"] == "reports"]
+    return ", ".join(reporting) or "none"
+
+
+def markdown() -> str:
+    """The table of the museum's page."""
+    rows, measured = kept(), kept_of_a_gpu()
+    head = ("exhibit", "published by", "seed 0", f"{SEEDS} seeds", "`prove`", "compute-sanitizer", "on a GPU")
+    lines = [f"| {' | '.join(head)} |", "| --- " * len(head) + "|"]
+    for name, exhibit in exhibits().items():
+        row, gpu = rows[name], on_gpu(measured, name)
+        silent = row["seeds"].get("", 0)
+        cells = (
+            f"[{exhibit.title}](#{name.replace('_', '-')})",
+            exhibit.project,
+            f"`{row['first']}`" if row["first"] else "nothing",
+            f"all {SEEDS}" if not silent else f"{SEEDS - silent}",
+            "finds it" if row["verdict"] == "counterexample" else row["verdict"],
+            tools_in_words(gpu) if exhibit.runs_on_hopper else "no Blackwell",
+            runs_in_words(gpu) if exhibit.runs_on_hopper else "no Blackwell",
+        )
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+# --- the command --------------------------------------------------------------------------------------------
+
+
+def main(given: list[str] | None = None) -> int:
+    """Measure, and keep the figures."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--gpu", action="store_true", help="run the exhibits on a GPU, and compute-sanitizer")
+    parser.add_argument(
+        "--checker", metavar="CMD", help="a command that checks {ptx}, launched as {launch} says"
+    )
+    parser.add_argument("--table", action="store_true", help="print the page's table from the kept figures")
+    parser.add_argument("--only", nargs="+", default=[], choices=[*exhibits()], metavar="NAME")
+    parser.add_argument("--output", type=Path)
+    parser.add_argument("--seconds", type=float, default=220, help="start nothing new on the GPU after them")
+    parser.add_argument("--workers", type=int, default=max(1, (os.cpu_count() or 2) * 3 // 4))
+    parser.add_argument("--one", nargs=3, metavar=("NAME", "KERNEL", "RUNS"), help="runs in this process")
+    options = parser.parse_args(given)
+    names = options.only or list(exhibits())
+    if options.one:
+        name, kernel, runs = options.one
+        run_here(exhibits()[name], kernel, int(runs))
+    elif options.table:
+        print(markdown())
+    elif options.checker:
+        print(checkers_table(options.checker, names))
+    elif options.gpu:
+        return _measure_gpu(options, [name for name in names if exhibits()[name].runs_on_hopper])
+    else:
+        rows = []
+        for name in names:
+            rows.append(emulated(exhibits()[name]))
+            print(rows[-1])
+        result = {"recorded": of_this_machine(), "seeds": SEEDS, "rows": rows}
+        write_result(result, options.output or (None if options.only else RESULT))
+    return 0
+
+
+def _measure_gpu(options: argparse.Namespace, names: Sequence[str]) -> int:
+    found = runtime.discover()
+    if not found.devices:
+        print(f"museum: --gpu needs a GPU; {found.reason}.", file=sys.stderr)
+        return 1
+    sanitizer = shutil.which("compute-sanitizer") or shutil.which(
+        "compute-sanitizer", path="/usr/local/cuda/bin"
+    )
+    if not sanitizer:
+        print("museum: there is no compute-sanitizer, so its column stays empty.", file=sys.stderr)
+    recorded = {**of_this_machine(), "compute_sanitizer": version(sanitizer) if sanitizer else ""}
+    rows = measure(sanitizer, names, options.seconds, options.workers)
+    whole = result_path("museum", found.devices[0].name)
+    write_result({"recorded": recorded, "rows": rows}, options.output or (None if options.only else whole))
+    sound = [row for row in rows if row["kernel"] == "repaired" and "ends" in row]
+    missing = sum("ends" not in row for row in rows)
+    print(f"{len(rows)} kernels; {missing} had no time")
+    return int(any(set(row["ends"]) != {"right"} for row in sound))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
