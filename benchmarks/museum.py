@@ -6,7 +6,6 @@
     python -m benchmarks.museum --checker CMD   what another checker says: CMD runs on every text, and an exit
                                                 status other than 0 is a report. {ptx} stands for the text's
                                                 path, {launch} for the launch file's
-    python -m benchmarks.museum --table         the table of the museum's page
 
 On a GPU each run begins with outputs that hold what no right result has, and with shared memory that another
 kernel has filled, so that a kernel does not find what an earlier run of it left there. Runs are in processes
@@ -17,7 +16,6 @@ exhibit gets no more runs. Exhibits that need a Blackwell GPU have no runs here.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import shlex
 import shutil
@@ -25,14 +23,14 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from benchmarks.results_file import RESULTS, result_path, write_result
+from benchmarks.results_file import result_path, write_result
 from benchmarks.sanitizer import TOOLS, LinedKernel, known_options, limited, verdict, version
 from cutecourse import runtime
 from cutecourse.emulator import EmulatorError, prove
@@ -229,67 +227,6 @@ def checkers_table(command: str, names: Iterable[str]) -> str:
     return "\n".join([*lines, f"{right} of {len(listed)} exhibits are told apart"])
 
 
-# --- the page's table ---------------------------------------------------------------------------------------
-
-
-def kept(path: Path = RESULT) -> dict[str, dict[str, Any]]:
-    """The emulator's kept rows, by exhibit."""
-    return {row["exhibit"]: row for row in json.loads(path.read_text(encoding="utf-8"))["rows"]}
-
-
-def kept_of_a_gpu() -> dict[str, Any]:
-    """The kept figures of a GPU, or {} if nobody has measured them yet."""
-    paths = sorted(RESULTS.glob("museum_*.json"))
-    found: dict[str, Any] = json.loads(paths[0].read_text(encoding="utf-8")) if paths else {}
-    return found
-
-
-def on_gpu(measured: Mapping[str, Any], name: str, kernel: str = "broken") -> dict[str, Any] | None:
-    """The row of a kernel among a GPU's figures."""
-    rows = (row for row in measured.get("rows", ()) if (row["exhibit"], row["kernel"]) == (name, kernel))
-    return next(rows, None)
-
-
-def runs_in_words(row: Mapping[str, Any] | None) -> str:
-    """How the runs of a kernel on a GPU ended.
-
-    >>> runs_in_words({"ends": {"right": 48, "wrong": 2}})
-    '48 right, 2 wrong'
-    """
-    if row is None or "ends" not in row:
-        return "not run"
-    return ", ".join(f"{count} {end}" for end, count in row["ends"].items())
-
-
-def tools_in_words(row: Mapping[str, Any] | None) -> str:
-    """Which of compute-sanitizer's tools report a kernel."""
-    if row is None or not row["tools"]:
-        return "not run"
-    reporting = [tool for tool, said in row["tools"].items() if said["state"] == "reports"]
-    return ", ".join(reporting) or "none"
-
-
-def markdown() -> str:
-    """The table of the museum's page."""
-    rows, measured = kept(), kept_of_a_gpu()
-    head = ("exhibit", "published by", "seed 0", f"{SEEDS} seeds", "`prove`", "compute-sanitizer", "on a GPU")
-    lines = [f"| {' | '.join(head)} |", "| --- " * len(head) + "|"]
-    for name, exhibit in exhibits().items():
-        row, gpu = rows[name], on_gpu(measured, name)
-        silent = row["seeds"].get("", 0)
-        cells = (
-            f"[{exhibit.title}](#{name.replace('_', '-')})",
-            exhibit.project,
-            f"`{row['first']}`" if row["first"] else "nothing",
-            f"all {SEEDS}" if not silent else f"{SEEDS - silent}",
-            "finds it" if row["verdict"] == "counterexample" else row["verdict"],
-            tools_in_words(gpu) if exhibit.runs_on_hopper else "no Blackwell",
-            runs_in_words(gpu) if exhibit.runs_on_hopper else "no Blackwell",
-        )
-        lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines)
-
-
 # --- the command --------------------------------------------------------------------------------------------
 
 
@@ -300,7 +237,6 @@ def main(given: list[str] | None = None) -> int:
     parser.add_argument(
         "--checker", metavar="CMD", help="a command that checks {ptx}, launched as {launch} says"
     )
-    parser.add_argument("--table", action="store_true", help="print the page's table from the kept figures")
     parser.add_argument("--only", nargs="+", default=[], choices=[*exhibits()], metavar="NAME")
     parser.add_argument("--output", type=Path)
     parser.add_argument("--seconds", type=float, default=220, help="start nothing new on the GPU after them")
@@ -311,8 +247,6 @@ def main(given: list[str] | None = None) -> int:
     if options.one:
         name, kernel, runs = options.one
         run_here(exhibits()[name], kernel, int(runs))
-    elif options.table:
-        print(markdown())
     elif options.checker:
         print(checkers_table(options.checker, names))
     elif options.gpu:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +12,7 @@ import numpy as np
 import pytest
 
 from benchmarks import museum as benchmark
+from benchmarks import museum_table
 from cutecourse import museum
 from cutecourse.emulator import EmulatorError, errors, prove
 from cutecourse.museum import Exhibit, ExhibitError, exhibits
@@ -78,14 +78,33 @@ def test_texts__differ_only_in_the_bug(name: str) -> None:
 
 
 @each()
-def test_chapter__explains_it_under_a_heading_that_exists(name: str, repository: Path) -> None:
-    page, heading = EXHIBITS[name].chapter.split("#")
+def test_chapter__explains_it_and_links_back(name: str, repository: Path) -> None:
+    exhibit = EXHIBITS[name]
+    assert museum_table.explained(exhibit).startswith("[chapter ")  # a heading that is not there raises
+    page = exhibit.chapter.partition("#")[0]
     text = (repository / "book" / "chapters" / f"{page}.md").read_text(encoding="utf-8")
-    slugs = {
-        re.sub(r"[^\w -]", "", found.lower()).replace(" ", "-")
-        for found in re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    assert f"](../{museum_table.story_of(name)})" in text
+
+
+@each()
+def test_story__has_all_its_parts(name: str, repository: Path) -> None:
+    page = museum_table.story_of(name).partition("#")[0]
+    text = (repository / "book" / page).read_text(encoding="utf-8")
+    story = text.partition(f"({museum_table.label(name)})=")[2].partition("\n(exhibit-")[0]
+    assert [part for part in museum_table.PARTS if f"{{museum}} {name} {part}" not in story] == []
+    heading = story.strip().partition("\n")[0]
+    assert not any(heading.count(word) for word in ("fence", "wait_group", "tcgen05", "bar.", "mbarrier"))
+
+
+@pytest.mark.parametrize("part", list(museum_table.PARTS))
+def test_parts__of_a_story_say_what_they_should(part: str) -> None:
+    text = museum_table.PARTS[part](EXHIBITS["runaway_math"])
+    right = {
+        "report": "Seed 0:\n\n```text\nDeadlockError: no warp can go on",
+        "difference": "\n-    mov.u32             %bar, 1;\n+    mad.lo.u32          %bar, %slot, 4, 1;",
+        "source": "](chapters/12c_every_order.md#a-loop-with-one-line-less)",
     }
-    assert heading in slugs
+    assert right[part] in text
 
 
 @pytest.mark.program("ptxas")
@@ -148,17 +167,17 @@ def test_arrays__that_are_not_described_are_refused() -> None:
 
 
 def test_table__has_every_exhibit_and_links_to_its_story() -> None:
-    assert list(benchmark.kept()) == list(EXHIBITS)
-    rows = benchmark.markdown().splitlines()[2:]
+    assert list(museum_table.kept()) == list(EXHIBITS)
+    rows = museum_table.markdown().splitlines()[2:]
     assert len(rows) == len(EXHIBITS)
     for row, (name, exhibit) in zip(rows, EXHIBITS.items(), strict=True):
         assert f"[{exhibit.title}](" in row
-        assert f"#{name.replace('_', '-')})" in row
+        assert f"]({museum_table.story_of(name)})" in row
 
 
 @each(["runaway_math", "first_wgmma", "empty_sequence"])
 def test_kept_figures__are_those_of_today(name: str) -> None:
-    assert benchmark.emulated(EXHIBITS[name]) == benchmark.kept()[name]
+    assert benchmark.emulated(EXHIBITS[name]) == museum_table.kept()[name]
 
 
 @pytest.mark.parametrize(

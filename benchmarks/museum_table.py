@@ -1,0 +1,201 @@
+"""The museum's pages: the table of who finds each bug, and the parts of an exhibit's story that are computed.
+
+python -m benchmarks.museum_table      prints the table
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from benchmarks.museum import RESULT, SEEDS, reported
+from benchmarks.results_file import RESULTS
+from cutecourse import runtime
+from cutecourse.emulator import EmulatorError
+from cutecourse.museum import Exhibit, exhibits
+from tools.paths import BOOK, CHAPTERS, page_number
+
+_NO_GPU = "no Blackwell"
+_HEADING = re.compile(r"^#+ (?P<words>.+)$", re.MULTILINE)
+
+
+def kept() -> dict[str, dict[str, Any]]:
+    """The emulator's kept rows, by exhibit."""
+    return {row["exhibit"]: row for row in json.loads(RESULT.read_text(encoding="utf-8"))["rows"]}
+
+
+def kept_of_a_gpu() -> dict[str, Any]:
+    """The kept figures of a GPU, or {} if nobody has measured them yet."""
+    paths = sorted(RESULTS.glob("museum_*.json"))
+    found: dict[str, Any] = json.loads(paths[0].read_text(encoding="utf-8")) if paths else {}
+    return found
+
+
+def on_gpu(measured: Mapping[str, Any], name: str, kernel: str = "broken") -> dict[str, Any]:
+    """The row of a kernel among a GPU's figures, or {}."""
+    rows = (row for row in measured.get("rows", ()) if (row["exhibit"], row["kernel"]) == (name, kernel))
+    return next(rows, {})
+
+
+def runs_in_words(row: Mapping[str, Any]) -> str:
+    """How the runs of a kernel on a GPU ended.
+
+    >>> runs_in_words({"ends": {"right": 48, "wrong": 2}})
+    '48 right, 2 wrong'
+    """
+    return ", ".join(f"{count} {end}" for end, count in row.get("ends", {}).items()) or "not yet run"
+
+
+def tools_in_words(row: Mapping[str, Any]) -> str:
+    """Which of compute-sanitizer's tools report a kernel."""
+    tools = row.get("tools", {})
+    reporting = [tool for tool, said in tools.items() if said["state"] == "reports"]
+    return ", ".join(reporting) or ("none" if tools else "not yet run")
+
+
+def slug(heading: str) -> str:
+    """A heading's anchor.
+
+    >>> slug("Who says that the bytes are there?")
+    'who-says-that-the-bytes-are-there'
+    """
+    return re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-")
+
+
+def label(name: str) -> str:
+    """The label that stands before an exhibit's story."""
+    return f"exhibit-{name.replace('_', '-')}"
+
+
+def story_of(name: str) -> str:
+    """The page and the heading of an exhibit's story, as seen from the book's folder.
+
+    Errors: KeyError for an exhibit whose story no page tells.
+    """
+    told = re.compile(rf"^\({label(name)}\)=\n## (?P<words>.+)$", re.MULTILINE)
+    for path in sorted(BOOK.glob("museum*.md")):
+        if found := told.search(path.read_text(encoding="utf-8")):
+            return f"{path.name}#{slug(found['words'])}"
+    raise KeyError(f"no page has the label ({label(name)})= before a heading")
+
+
+def explained(exhibit: Exhibit) -> str:
+    """A link to the part of a chapter that explains the bug, as seen from the book's folder.
+
+    Errors: KeyError for a heading that the page does not have.
+    """
+    page, anchor = exhibit.chapter.split("#")
+    path = CHAPTERS / f"{page}.md"
+    headings = {
+        slug(found["words"]): found["words"] for found in _HEADING.finditer(path.read_text(encoding="utf-8"))
+    }
+    return f"[chapter {page_number(path)}, {headings[anchor]}](chapters/{exhibit.chapter})".replace(
+        "#", ".md#", 1
+    )
+
+
+# --- the parts of a story -----------------------------------------------------------------------------------
+
+
+def report(exhibit: Exhibit) -> str:
+    """The emulator's report, of the first seed that gives one."""
+    seed = next(seed for seed in range(SEEDS) if reported(exhibit, "broken", seed))
+    try:
+        runtime.run(exhibit.spec("broken"), device="emulator", seed=seed, **exhibit.arguments())
+    except EmulatorError as error:
+        return f"Seed {seed}:\n\n```text\n{type(error).__name__}: {error}\n```"
+    raise AssertionError(exhibit.name)
+
+
+def difference(exhibit: Exhibit) -> str:
+    """The lines in which the broken and the repaired text differ, with the lines around them."""
+    broken, repaired = (exhibit.text(version).splitlines()[1:] for version in ("broken", "repaired"))
+    lines = [
+        line
+        for line in difflib.unified_diff(broken, repaired, n=2, lineterm="")
+        if not line.startswith(("---", "+++"))
+    ]
+    shown = "\n".join("" if line.startswith("@@") else line for line in lines).strip("\n")
+    return f"```diff\n{shown}\n```"
+
+
+def source(exhibit: Exhibit) -> str:
+    """Where the bug was published, its rule, who finds it, and the chapter that explains it."""
+    row = kept()[exhibit.name]
+    found = SEEDS - row["seeds"].get("", 0)
+    where = f"{exhibit.project}, {exhibit.source}; {_code(exhibit.file)}"
+    finds = f"compute-sanitizer: {_sanitizer(exhibit)}; 50 runs on a GPU: {_runs(exhibit)}"
+    return f"""**Published:** {where}. *{_sentence(exhibit.status)}*
+
+**The rule:** {exhibit.rule} ({_document(exhibit.section)})
+
+**Who finds it:** {found} of {SEEDS} seeds, and `prove`; {finds}.
+
+**Explained in** {explained(exhibit)}."""
+
+
+PARTS: dict[str, Callable[[Exhibit], str]] = {"report": report, "difference": difference, "source": source}
+"""The parts of a story that a page may ask for."""
+
+
+def _code(file: str) -> str:
+    return f"`{file}`" if "/" in file and " " not in file else file
+
+
+def _sentence(words: str) -> str:
+    return words[:1].upper() + words[1:] + "."
+
+
+def _document(section: str) -> str:
+    named, _, anchor = section.partition(" (#")
+    if not anchor:
+        return named
+    return f"PTX ISA, [{named}](https://docs.nvidia.com/cuda/parallel-thread-execution/#{anchor.rstrip(')')})"
+
+
+def _sanitizer(exhibit: Exhibit) -> str:
+    return tools_in_words(on_gpu(kept_of_a_gpu(), exhibit.name)) if exhibit.runs_on_hopper else _NO_GPU
+
+
+def _runs(exhibit: Exhibit) -> str:
+    return runs_in_words(on_gpu(kept_of_a_gpu(), exhibit.name)) if exhibit.runs_on_hopper else _NO_GPU
+
+
+# --- the table ----------------------------------------------------------------------------------------------
+
+
+def _rows() -> Iterator[tuple[str, ...]]:
+    yield (
+        "exhibit",
+        "published by",
+        "seed 0",
+        f"{SEEDS} seeds",
+        "`prove`",
+        "compute-sanitizer",
+        "50 runs on a GPU",
+    )
+    rows = kept()
+    for name, exhibit in exhibits().items():
+        row = rows[name]
+        yield (
+            f"[{exhibit.title}]({story_of(name)})",
+            exhibit.project,
+            f"`{row['first']}`" if row["first"] else "nothing",
+            f"{SEEDS - row['seeds'].get('', 0)}",
+            "finds it" if row["verdict"] == "counterexample" else row["verdict"],
+            _sanitizer(exhibit),
+            _runs(exhibit),
+        )
+
+
+def markdown() -> str:
+    """The table of the museum's page."""
+    head, *rows = [f"| {' | '.join(cells)} |" for cells in _rows()]
+    return "\n".join([head, "| --- " * (head.count(" | ") + 1) + "|", *rows])
+
+
+if __name__ == "__main__":
+    print(markdown())
