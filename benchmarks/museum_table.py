@@ -8,6 +8,7 @@ from __future__ import annotations
 import difflib
 import json
 import re
+import textwrap
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -18,7 +19,9 @@ from cutecourse.emulator import EmulatorError
 from cutecourse.museum import Exhibit, exhibits
 from tools.paths import BOOK, CHAPTERS, page_number
 
+_WIDTH = 92
 _NO_GPU = "no Blackwell"
+_STORY = re.compile(r"^\((?P<label>exhibit-[\w-]+)\)=\n## (?P<words>.+)$", re.MULTILINE)
 _HEADING = re.compile(r"^#+ (?P<words>.+)$", re.MULTILINE)
 
 
@@ -70,16 +73,15 @@ def label(name: str) -> str:
     return f"exhibit-{name.replace('_', '-')}"
 
 
-def story_of(name: str) -> str:
-    """The page and the heading of an exhibit's story, as seen from the book's folder.
-
-    Errors: KeyError for an exhibit whose story no page tells.
-    """
-    told = re.compile(rf"^\({label(name)}\)=\n## (?P<words>.+)$", re.MULTILINE)
-    for path in sorted(BOOK.glob("museum*.md")):
-        if found := told.search(path.read_text(encoding="utf-8")):
-            return f"{path.name}#{slug(found['words'])}"
-    raise KeyError(f"no page has the label ({label(name)})= before a heading")
+def stories() -> dict[str, str]:
+    """The page and the heading of each exhibit's story, from the book's folder, in its order."""
+    named = {label(name): name for name in exhibits()}
+    pages = re.findall(r"file: (museum_\w+)$", (BOOK / "_toc.yml").read_text(encoding="utf-8"), re.MULTILINE)
+    return {
+        named[found["label"]]: f"{page}.md#{slug(found['words'])}"
+        for page in pages
+        for found in _STORY.finditer((BOOK / f"{page}.md").read_text(encoding="utf-8"))
+    }
 
 
 def explained(exhibit: Exhibit) -> str:
@@ -106,7 +108,9 @@ def report(exhibit: Exhibit) -> str:
     try:
         runtime.run(exhibit.spec("broken"), device="emulator", seed=seed, **exhibit.arguments())
     except EmulatorError as error:
-        return f"Seed {seed}:\n\n```text\n{type(error).__name__}: {error}\n```"
+        lines = f"{type(error).__name__}: {error}".splitlines()
+        wrapped = "\n".join(textwrap.fill(line, _WIDTH, subsequent_indent=_further(line)) for line in lines)
+        return f"Seed {seed}:\n\n```text\n{wrapped}\n```"
     raise AssertionError(exhibit.name)
 
 
@@ -118,7 +122,7 @@ def difference(exhibit: Exhibit) -> str:
         for line in difflib.unified_diff(broken, repaired, n=2, lineterm="")
         if not line.startswith(("---", "+++"))
     ]
-    shown = "\n".join("" if line.startswith("@@") else line for line in lines).strip("\n")
+    shown = re.sub(r"\A(\s*\n)+|\s+\Z", "", "\n".join("" if line[:2] == "@@" else line for line in lines))
     return f"```diff\n{shown}\n```"
 
 
@@ -139,6 +143,11 @@ def source(exhibit: Exhibit) -> str:
 
 PARTS: dict[str, Callable[[Exhibit], str]] = {"report": report, "difference": difference, "source": source}
 """The parts of a story that a page may ask for."""
+
+
+def _further(line: str) -> str:
+    """The indentation of the lines that go on with a line of a report."""
+    return " " * (len(line) - len(line.lstrip()) + 4)
 
 
 def _code(file: str) -> str:
@@ -178,10 +187,10 @@ def _rows() -> Iterator[tuple[str, ...]]:
         "50 runs on a GPU",
     )
     rows = kept()
-    for name, exhibit in exhibits().items():
-        row = rows[name]
+    for name, story in stories().items():
+        exhibit, row = exhibits()[name], rows[name]
         yield (
-            f"[{exhibit.title}]({story_of(name)})",
+            f"[{exhibit.title}]({story})",
             exhibit.project,
             f"`{row['first']}`" if row["first"] else "nothing",
             f"{SEEDS - row['seeds'].get('', 0)}",

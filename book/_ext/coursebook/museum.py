@@ -27,6 +27,8 @@ class MuseumDirective(SphinxDirective):
         )
         if self.arguments == ["table"]:
             container["classes"].append("cute-scroll")
+            for found in container.findall(nodes.table):
+                found["classes"].append("cute-emulator")
         return [container]
 
     def _text(self) -> str:
