@@ -15,14 +15,14 @@ from typing import Any
 from benchmarks.museum import RESULT, SEEDS, reported
 from benchmarks.results_file import RESULTS
 from cutecourse import runtime
-from cutecourse.emulator import EmulatorError
+from cutecourse.emulator import EmulatorError, errors
 from cutecourse.museum import Exhibit, exhibits
-from tools.paths import BOOK, CHAPTERS, page_number
+from tools.paths import BOOK, CHAPTERS
 
 _WIDTH = 92
 _NO_GPU = "no Blackwell"
 _STORY = re.compile(r"^\((?P<label>exhibit-[\w-]+)\)=\n## (?P<words>.+)$", re.MULTILINE)
-_HEADING = re.compile(r"^#+ (?P<words>.+)$", re.MULTILINE)
+_TITLE = re.compile(r"^# (?P<words>.+)$", re.MULTILINE)
 
 
 def kept() -> dict[str, dict[str, Any]]:
@@ -85,18 +85,11 @@ def stories() -> dict[str, str]:
 
 
 def explained(exhibit: Exhibit) -> str:
-    """A link to the part of a chapter that explains the bug, as seen from the book's folder.
-
-    Errors: KeyError for a heading that the page does not have.
-    """
-    page, anchor = exhibit.chapter.split("#")
-    path = CHAPTERS / f"{page}.md"
-    headings = {
-        slug(found["words"]): found["words"] for found in _HEADING.finditer(path.read_text(encoding="utf-8"))
-    }
-    return f"[chapter {page_number(path)}, {headings[anchor]}](chapters/{exhibit.chapter})".replace(
-        "#", ".md#", 1
-    )
+    """A link to the page that explains the bug, from the book's folder."""
+    path = CHAPTERS / f"{exhibit.chapter}.md"
+    title = _TITLE.search(path.read_text(encoding="utf-8"))
+    assert title is not None
+    return f"[{title['words']}](chapters/{path.name})"
 
 
 # --- the parts of a story -----------------------------------------------------------------------------------
@@ -192,9 +185,9 @@ def _rows() -> Iterator[tuple[str, ...]]:
         yield (
             f"[{exhibit.title}]({story})",
             exhibit.project,
-            f"`{row['first']}`" if row["first"] else "nothing",
+            getattr(errors, row["first"]).hazard.name if row["first"] else "nothing",
             f"{SEEDS - row['seeds'].get('', 0)}",
-            "finds it" if row["verdict"] == "counterexample" else row["verdict"],
+            "yes" if row["verdict"] == "counterexample" else row["verdict"],
             _sanitizer(exhibit),
             _runs(exhibit),
         )

@@ -49,7 +49,7 @@ class Exhibit:
     rule      the sentence that the broken kernel does not keep, in quotation marks where the words are the
               document's; `section` is where it stands: in the PTX ISA, if it names no other document.
     reports   the classes of the emulator's errors that are right for the broken kernel, the likeliest first.
-    chapter   the page that explains the matter, and a heading of it: "07b_tma_in_motion#phases-and-parity".
+    chapter   the page that explains the matter, such as "07b_tma_in_motion".
     """
 
     name: str
