@@ -214,7 +214,7 @@ def same_array(
     """Accept an array equal to `right`, element by element; NaN equals NaN.
 
     Shapes:   answer and right alike; the message says both when they are not.
-    mistakes  pairs a plausible wrong array with what to say to it.
+    mistakes  pairs a plausible wrong array with what to say to it; NaN equals NaN there too.
     columns   breaks the picture of a flat array into rows of so many elements.
     Shows the first element that differs, how many do, and for up to two dimensions where.
     """
@@ -228,11 +228,12 @@ def same_array(
         raise WrongAnswer(
             f"{name} does not have the right shape.", expected=_shape_words(right), got=_shape_words(answer)
         )
-    both_nan = (answer != answer) & (right != right)  # noqa: PLR0124 - for types without isnan, too
-    differs = ~((answer == right) | both_nan)
+    differs = ~_equal(answer, right)
     if not differs.any():
         return
-    explained = next((text for other, text in mistakes if np.array_equal(answer, other)), None)
+    explained = next(
+        (text for other, text in mistakes if other.shape == right.shape and _equal(answer, other).all()), None
+    )
     first = tuple(int(index) for index in np.argwhere(differs)[0])
     raise WrongAnswer(
         explained or f"{int(differs.sum())} of {right.size} elements of {name} differ.",
@@ -241,6 +242,11 @@ def same_array(
         got=str(answer[first]),
         picture=_array_picture(name, answer, right, columns or right.shape[-1]),
     )
+
+
+def _equal(one: np.ndarray[Any, Any], other: np.ndarray[Any, Any]) -> Any:
+    """The places in which two arrays agree; NaN equals NaN, also of types for which isnan is not defined."""
+    return (one == other) | ((one != one) & (other != other))  # noqa: PLR0124
 
 
 def _array_picture(

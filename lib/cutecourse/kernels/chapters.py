@@ -207,4 +207,12 @@ CHAPTERS = (
         target="sm_100a",
         reason="tcgen05 and tensor memory are Blackwell's alone, and PTX with an `a` is for one generation",
     ),
+    Chapter(
+        number=16,
+        slug="attention",
+        title="Attention in One Pass",
+        kernels=("attention_map", "attention_online"),
+        target="sm_80",
+        reason="mma.sync.m16n8k16 on f16 came with compute capability 8.0 and later GPUs still have it",
+    ),
 )

@@ -1,0 +1,253 @@
+"""Checks of the exercises of chapter 16, Attention in One Pass."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from cutecourse.checks.accumulators import UNWRITTEN
+from cutecourse.checks.compare import repaired_text, returned, same_outputs
+from cutecourse.checks.registry import exercise
+from cutecourse.checks.result import WrongAnswer
+
+if TYPE_CHECKING:
+    import numpy as np
+
+_ROW = 75  # elements of a row of exercise 16.1
+_Items = list[tuple[int, int]]
+
+
+@exercise(
+    "16.1",
+    "A kernel to write: the sum of a row, read once",
+    hints=[
+        "Each lane keeps two numbers, m and the sum, as in the page's example by hand. It goes through its own columns only.",
+        "A lane's m starts before its first element. With minus infinity there, what is m - new for an element that is minus infinity?",
+        "Two lanes join as two numbers do: take the larger m, bring both sums to it, add. Five shuffles, with 16, 8, 4, 2 and 1, join 32 lanes.",
+    ],
+)
+def check_row_sum(answer: object) -> str:
+    """A row's maximum and its sum of powers of two, in one pass."""
+    import numpy as np
+
+    from cutecourse.runtime import run
+
+    x = _logits()
+    right = np.column_stack([x.max(1), (2.0 ** (x - x.max(1, keepdims=True))).sum(1)]).astype(np.float32)
+    m, total = _of_lanes(x)
+    masked, large = right.copy(), right.copy()
+    masked[5, 1], large[1:3, 1] = np.nan, np.nan
+    unjoined = np.column_stack([right[:, 0], total.sum(1)])
+    never, sums = _of_lanes(x, rescales=False)
+    unscaled = np.column_stack([right[:, 0], (sums * 2.0 ** (never - right[:, :1])).sum(1)])
+    given = {"x": x, "y": np.full((6, 2), UNWRITTEN, np.float32)}
+    same_outputs(
+        answer,
+        given,
+        {"y": right},
+        mistakes={
+            "y": [
+                (masked, "In row 5, lane 11 sees masked elements only. Its maximum is -inf then, and -inf - -inf is no number."),
+                (large, "Rows 1 and 2 have elements near 200 and near -300: 2^x is infinite there, or zero. Take the maximum off first."),
+                (np.column_stack([m[:, 0], total[:, 0]]), "This is lane 0's part of each row. The other 31 lanes have theirs."),
+                (np.column_stack([right[:, 0], total[:, 0]]), "The maximum is the row's, and the sum is lane 0's alone."),
+                (unjoined, "You added the lanes' sums as they were. Each is measured against its own lane's maximum."),
+                (unscaled, "When a lane's maximum grows, its sum so far has to be multiplied by 2^(old - new)."),
+            ]
+        },
+    )  # fmt: skip
+    memory = run(answer, device="emulator", memory_report=True, **given).memory  # type: ignore[arg-type]
+    loads = sum(row.executions for row in memory.of(space="global", kind="load"))
+    if loads > 6 * 3:
+        raise WrongAnswer(
+            "The result is right, but elements are loaded more than once. A row of 75 elements takes three loads of its warp.",
+            expected="18 loads by the six warps",
+            got=f"{loads} loads",
+        )
+    return (
+        "Two numbers for each lane stand for all that it has read, and two such pairs join like two elements."
+    )
+
+
+def _logits() -> np.ndarray[Any, Any]:
+    """Rows of whole numbers: plain, large, small, growing, falling, and one with masked elements."""
+    import numpy as np
+
+    x = np.random.default_rng(16).integers(-5, 6, (6, _ROW)).astype(np.float32)
+    x[1] += 195
+    x[2] -= 295
+    x[3] = np.arange(_ROW) // 8
+    x[4] = -x[3]
+    x[5, 3:70] = -np.inf
+    return x
+
+
+def _of_lanes(
+    x: np.ndarray[Any, Any], *, rescales: bool = True
+) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    """The maximum and the sum of each lane in each row, f32; without the factor where it never rescales."""
+    import numpy as np
+
+    m, total = np.full((len(x), 32), -1e30, np.float32), np.zeros((len(x), 32), np.float32)
+    for first in range(0, _ROW, 32):
+        part = x[:, first : first + 32]
+        lanes = slice(0, part.shape[1])
+        new = np.maximum(m[:, lanes], part)
+        factor = 2.0 ** (m[:, lanes] - new) if rescales else 1
+        total[:, lanes] = total[:, lanes] * factor + 2.0 ** (part - new)
+        m[:, lanes] = new
+    return m, total
+
+
+@exercise(
+    "16.2",
+    "P for an fp8 MMA",
+    hints=[
+        "Lane 0 has the columns 0 and 1 of each of the four blocks: which eight keys are these? Which eight columns of A does it need?",
+        "Write k as c + 2 b + 4 q + 16 h. The lane is q, so q must choose among the four pairs of a block.",
+        "The layout has four modes: (2, 2, 4, 2). What does each of c, b, q and h add to the key?",
+    ],
+)
+def check_keys(answer: object) -> str:
+    """An order of the keys in which accumulators are an fp8 operand without a shuffle."""
+    from cutecourse.atoms import mma_atom
+    from cutecourse.layout import Layout, LayoutError, parse, size
+
+    if isinstance(answer, str):
+        try:
+            answer = parse(answer)
+        except LayoutError as error:
+            raise WrongAnswer(f"The text is not a layout: {error}") from error
+    if not isinstance(answer, Layout):
+        raise WrongAnswer("Give a layout.", expected="Layout(...)", got=type(answer).__name__)
+    if size(answer) != 32:
+        raise WrongAnswer(
+            "An operand A has 32 columns of keys.", expected="a layout of size 32", got=f"size {size(answer)}"
+        )
+    keys = [int(answer(k)) for k in range(32)]
+    if sorted(keys) != list(range(32)):
+        raise WrongAnswer(
+            "Each of the keys 0 to 31 stands in one column. This layout leaves some out.",
+            got=f"{len(set(keys))} different keys, the largest is {max(keys)}",
+        )
+    atom = mma_atom("SM89_16x8x32_F32E4M3E4M3F32_TN")
+    for lane in range(32):
+        has = {(m, n + 8 * block) for _, (m, n) in atom.cells("C", lane) for block in range(4)}
+        for _, (m, k) in atom.cells("A", lane):
+            if (m, keys[k]) in has:
+                continue
+            if keys == list(range(32)):
+                said = "With the keys in their own order, a lane needs four neighbouring keys, and has two."
+            elif [keys.index(k) for k in range(32)] == _keys():
+                said = "Is this the layout from the key to the column? It is asked for the other way round."
+            else:
+                said = f"Lane {lane} needs an element that another lane has."
+            raise WrongAnswer(
+                said,
+                where=f"lane {lane}, row {m}, column {k} of A",
+                expected=f"one of its keys {sorted(n for row, n in has if row == m)}",
+                got=str(keys[k]),
+            )
+    return "The order of the keys is free, as long as V's rows follow it. It is chosen so that no element has to move."
+
+
+def _keys() -> list[int]:
+    """The key in each column, block after block."""
+    return [k % 2 + k // 2 % 2 * 8 + k // 4 % 4 * 2 + k // 16 * 16 for k in range(32)]
+
+
+@exercise(
+    "16.3",
+    "A bug to find: a row in sixty-four",
+    hints=[
+        "Row 63 is right and row 62 is not. Which key lies between them?",
+        "Row 63 would see key 64, if that key were in a tile that its CTA goes through.",
+        "`end` is the first key that a row does not see.",
+    ],
+)
+def check_mask(answer: object) -> str:
+    """A causal mask that lets a row see one key more."""
+    import numpy as np
+
+    from cutecourse.kernels import attention_online, broken_text, twin
+
+    spec = attention_online.spec(1, 150, causal=True)
+    text = repaired_text(answer, "16.3", twin(spec.with_text(broken_text("16.3"))).ptx)
+    # Each logit is 64 above the one before, so the last key that a row sees has all the weight: O is its row of V.
+    q, k, v = np.zeros((3, 1, 150, 64), np.float16)
+    q[0, :, 0], k[0, :, 0] = 32, 16 * np.arange(150)
+    v[0] = np.random.default_rng(163).integers(-8, 9, (150, 64))
+    row = np.arange(150)
+    more = np.where((row % 64 == 63) | (row == 149), row, row + 1)
+    fewer = v[0][np.maximum(row - 1, 0)]
+    fewer[0] = np.nan
+    same_outputs(
+        spec.with_text(text),
+        {"q": q, "k": k, "v": v, "o": np.full((1, 150, 64), UNWRITTEN, np.float16)},
+        {"o": v},
+        mistakes={
+            "o": [
+                (
+                    v[:, more],
+                    "A row still sees the key after its own, except where that key is in the next tile.",
+                ),
+                (fewer[None], "Now a row does not see its own key. Row 0 sees none at all."),
+                (
+                    v[:, np.minimum(row | 63, 149)],
+                    "Nothing is masked: in its last tile, a row sees all keys.",
+                ),
+            ]
+        },
+    )
+    return "At a tile's edge the loop hides what the mask lets through. So look at the rows beside the edge, and not only at the last one."
+
+
+@exercise(
+    "16.4",
+    "Causal blocks for CTAs that don't ask",
+    hints=[
+        "Sort all items by their cost first. In which order do the first 132 go to the CTAs, and which CTA has the most then?",
+        "Who got the most in the first round should get the least in the second.",
+        "Turn every second round around: the list goes down and up like a snake.",
+    ],
+)
+def check_causal_order(answer: object) -> str:
+    """A list of causal blocks that loads all CTAs alike."""
+    cases = [(16, 16, 132), (8, 32, 64), (4, 12, 10), (3, 8, 5)]
+    for case, order in zip(cases, returned(answer, cases, what="the list of all (head, block)"), strict=True):
+        heads, blocks, ctas = case
+        where = f"causal_order({heads}, {blocks}, {ctas})"
+        items = [(head, block) for head in range(heads) for block in range(blocks)]
+        try:
+            complete = sorted(tuple(item) for item in order) == items
+        except TypeError:
+            complete = False
+        if not complete:
+            raise WrongAnswer(
+                "The list has to hold each (head, block) once.", where=where, expected=f"{len(items)} pairs"
+            )
+        least, got = _slowest(_snake(heads, blocks, ctas), ctas), _slowest(order, ctas)
+        if got <= least:
+            continue
+        costs = [block for _, block in order]
+        if costs in (sorted(costs), sorted(costs, reverse=True)):
+            said = "The list is sorted by cost, and in each round the same CTAs get the dearer items."
+        elif got >= _slowest(items, ctas):
+            said = "This is no better than one head after the other."
+        else:
+            said = "Some CTA still gets dear items again and again."
+        raise WrongAnswer(
+            said, where=where, expected=f"{least} tiles for the slowest CTA", got=f"{got} tiles"
+        )
+    return "Long items first, and every second round turned around: what a CTA has too much of, its next item makes up for."
+
+
+def _snake(heads: int, blocks: int, ctas: int) -> _Items:
+    """All items by falling cost, every second round of the CTAs turned around."""
+    items = [(head, block) for block in reversed(range(blocks)) for head in range(heads)]
+    rounds = [items[first : first + ctas] for first in range(0, len(items), ctas)]
+    return [item for number, one in enumerate(rounds) for item in (one[::-1] if number % 2 else one)]
+
+
+def _slowest(order: Any, ctas: int) -> int:
+    """The tiles of the CTA that has the most."""
+    return max(sum(block + 1 for _, block in order[cta::ctas]) for cta in range(ctas))
