@@ -67,7 +67,7 @@ test-all: $(VENV)/.all.stamp ## Run the long tests as well, and compile everythi
 test-gpu: $(VENV)/.all.stamp ## Run the same tests and fail unless this machine has a GPU
 	@CUTECOURSE_REQUIRE_GPU=1 $(PYTEST) $(ARGS)
 
-bench-blackwell: $(VENV)/.all.stamp ## Measure the tcgen05 GEMM, checked against NumPy, on a Blackwell GPU
+bench-blackwell: $(VENV)/.all.stamp ## Measure the tcgen05 GEMMs, checked against NumPy, on a Blackwell GPU
 	@$(PY) -m benchmarks.umma_throughput $(ARGS)
 
 bench-hopper: $(VENV)/.all.stamp ## Measure wgmma and the Hopper GEMMs beside their rivals on a Hopper GPU (RIVALS=folder)

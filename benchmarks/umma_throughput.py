@@ -2,11 +2,13 @@
 
     python -m benchmarks.umma_throughput             writes benchmarks/results/umma_throughput_<gpu>.json
     python -m benchmarks.umma_throughput --output F  writes F
+    python -m benchmarks.umma_throughput --n 128 --stages 4 6    other MMAs and stages for umma_scheduled
 
-`make bench-blackwell` runs it. C = A times B transposed in f16 with sums in f32, by one SM for an MMA and by
-two, in clusters from 2x1 to 4x4 (the kernel is `cutecourse.kernels.umma_gemm`). A and B hold whole numbers
-whose sums are exact, and one row of every tile of C is compared with NumPy's product before a time counts.
-A launch is timed by events; the least of `REPEATS` counts, since anything else on the GPU only adds.
+`make bench-blackwell` runs it. C = A times B transposed in f16 with sums in f32: chapter 13's kernel,
+`umma_gemm`, by one SM for an MMA and by two, in clusters from 2x1 to 4x4; and chapter 14's rungs, whose
+result is bf16. A and B hold whole numbers whose sums are exact, and one row of every tile of C is compared
+with NumPy's product before a time counts. A launch is timed by events; the least of `REPEATS` counts, since
+anything else on the GPU only adds.
 
 Two bounds are computed for each size: the tensor cores', from the number of SMs, the highest clock and
 `FLOPS_PER_CYCLE`; and the memory's, when A and B are read and C is written once. Where PyTorch is installed,
@@ -21,7 +23,7 @@ import argparse
 import json
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -29,8 +31,10 @@ import numpy as np
 
 from benchmarks.results_file import result_path
 from cutecourse import runtime
+from cutecourse.dtypes import decode, encode
 from cutecourse.kernels import umma_gemm
-from cutecourse.kernels.spec import LaunchSpec
+from cutecourse.kernels.files import kernel_module
+from cutecourse.kernels.spec import LaunchSpec, SpecError, TensorMapSpec
 from tools.facts import of_this_machine
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -50,22 +54,76 @@ class WrongProductError(runtime.GpuError):
 
 @dataclass(frozen=True)
 class Case:
-    """One problem and one way to compute it."""
+    """One problem and one way to compute it.
+
+    mnk      the problem.
+    sms      how many SMs an MMA takes.
+    cluster  CTAs along M and N; chapter 14's rungs have as many as an MMA takes SMs.
+    kernel   `umma_gemm`, or a rung of chapter 14.
+    columns  of an MMA's result, and `stages` for k-tiles: of `umma_scheduled`, else the kernel's own.
+    """
 
     mnk: tuple[int, int, int]
     sms: int
     cluster: tuple[int, int]
+    kernel: str = "umma_gemm"
+    columns: int | None = None
+    stages: int | None = None
 
-    def spec(self) -> LaunchSpec:
-        """The launch."""
-        return umma_gemm.gemm_spec(self.mnk, sms=self.sms, cluster=self.cluster)
+    def spec(self, multiprocessors: int = 148) -> LaunchSpec:
+        """The launch on a GPU with so many SMs. Errors: SpecError, for more stages than fit."""
+        if self.kernel == "umma_gemm":
+            return umma_gemm.gemm_spec(self.mnk, sms=self.sms, cluster=self.cluster)
+        choices: dict[str, Any] = {}
+        if self.kernel == "umma_scheduled":
+            choices = {"columns": self.columns, "stages": self.stages}
+        elif self.kernel in STAYING:
+            choices = {"pairs": multiprocessors // self.sms}
+        launch: LaunchSpec = kernel_module(self.kernel).spec(*self.mnk, sms=self.sms, **choices)
+        return launch
 
     def __str__(self) -> str:
-        return f"{self.sms} SM{'' if self.sms == 1 else 's'}, cluster {'x'.join(map(str, self.cluster))}"
+        way = f"{self.sms} SM{'' if self.sms == 1 else 's'}, cluster {'x'.join(map(str, self.cluster))}"
+        if self.kernel == "umma_gemm":
+            return way
+        return f"{self.kernel.removeprefix('umma_')}, {way}" + (
+            f", N {self.columns}, {self.stages} stages" if self.columns else ""
+        )
 
 
+SIZES = (2048, 4096, 8192)
 WAYS = ((1, (1, 1)), (1, (2, 1)), (1, (4, 4)), (2, (2, 1)), (2, (2, 2)), (2, (4, 2)), (2, (4, 4)))
-CASES = tuple(Case((size, size, size), sms, cluster) for size in (2048, 4096, 8192) for sms, cluster in WAYS)
+STAYING = ("umma_persistent", "umma_classes")
+"""Rungs whose pairs take the tiles in turn: as many as the GPU has room for."""
+COLUMNS, STAGES = (128, 256), (3, 4, 6)
+"""What `umma_scheduled` is tried with unless the command line says otherwise."""
+
+
+def rungs(size: int, columns: Sequence[int] = COLUMNS, stages: Sequence[int] = STAGES) -> tuple[Case, ...]:
+    """Chapter 14's rungs for a square problem; of `umma_scheduled`, whatever fits into shared memory."""
+    found = []
+    for sms in (1, 2):
+        at = (size, size, size), sms, (sms, 1)
+        found += [Case(*at, kernel) for kernel in ("umma_store", *STAYING)]
+        for case in (Case(*at, "umma_scheduled", n, depth) for n in columns for depth in stages):
+            try:
+                case.spec()
+            except SpecError:
+                continue
+            found.append(case)
+    return tuple(found)
+
+
+def cases(columns: Sequence[int] = COLUMNS, stages: Sequence[int] = STAGES) -> tuple[Case, ...]:
+    """Everything that is measured: chapter 13's kernel, then chapter 14's rungs, size by size."""
+    return tuple(
+        case
+        for size in SIZES
+        for case in (
+            *(Case((size, size, size), sms, cluster) for sms, cluster in WAYS),
+            *rungs(size, columns, stages),
+        )
+    )
 
 
 def flops(mnk: Sequence[int]) -> int:
@@ -75,11 +133,18 @@ def flops(mnk: Sequence[int]) -> int:
 
 
 def bounds(
-    mnk: Sequence[int], multiprocessors: int, clock_hz: float, bytes_per_second: float | None
+    mnk: Sequence[int],
+    multiprocessors: int,
+    clock_hz: float,
+    bytes_per_second: float | None,
+    result_bytes: int = 4,
 ) -> dict[str, float | None]:
-    """The TFLOP/s that the tensor cores and the memory allow; None for a memory of unknown speed."""
+    """The TFLOP/s that the tensor cores and the memory allow; None for a memory of unknown speed.
+
+    result_bytes  of an element of the result: 4 for f32, 2 for bf16.
+    """
     m, n, k = mnk
-    moved = 2 * (m * k + n * k) + 4 * m * n
+    moved = 2 * (m * k + n * k) + result_bytes * m * n
     return {
         "tensor_cores": multiprocessors * clock_hz * FLOPS_PER_CYCLE / 1e12,
         "memory": None if not bytes_per_second else flops(mnk) / (moved / bytes_per_second) / 1e12,
@@ -95,19 +160,32 @@ def operands(mnk: Sequence[int], seed: int = 0) -> tuple[Array, Array]:
 
 
 def check(case: Case, a: Array, b: Array, c: Array, seed: int = 0) -> int:
-    """Compare a row of each tile of C with NumPy's; how many rows that were. Errors: WrongProductError."""
+    """Compare a row of each tile of C with NumPy's; how many rows that were. Errors: WrongProductError.
+
+    c  f32, or the codes of bf16; then the sums are rounded once.
+    """
     random = np.random.default_rng(seed)
     starts = np.arange(0, case.mnk[0], TILE_ROWS)
     rows = np.minimum(starts + random.integers(0, TILE_ROWS, len(starts)), case.mnk[0] - 1)
     wanted = a[rows].astype(np.float32) @ b.astype(np.float32).T
-    wrong = np.argwhere(c[rows] != wanted)
+    got = c[rows]
+    if c.dtype == np.uint16:
+        got, wanted = decode(got, "bf16"), decode(encode(wanted, "bf16"), "bf16")
+    wrong = np.argwhere(got != wanted)
     if len(wrong):
         row, column = rows[wrong[0][0]], wrong[0][1]
         raise WrongProductError(
-            f"{case}, {'x'.join(map(str, case.mnk))}: C[{row},{column}] is {c[row, column]}, not "
+            f"{case}, {'x'.join(map(str, case.mnk))}: C[{row},{column}] is {got[tuple(wrong[0])]}, not "
             f"{wanted[tuple(wrong[0])]}; {len(wrong)} of {wanted.size} compared elements differ."
         )
     return len(rows)
+
+
+def no_result(spec: LaunchSpec) -> Array:
+    """The array for a launch's result, filled with NaN: f32, or the codes of bf16."""
+    result = spec.tensors[2]
+    nan = np.array([np.nan], np.float32)
+    return np.full(result.extents, nan[0] if result.dtype.name == "f32" else encode(nan, "bf16")[0])
 
 
 def timed(
@@ -115,16 +193,18 @@ def timed(
 ) -> tuple[Array, list[float]]:
     """Run the kernel on the GPU that many times; C and the seconds of each launch."""
     compiled = runtime.compile(spec, target=TARGETS[gpu.compute_capability])
-    maps = {param.argument: param for param in spec.params if hasattr(param, "encoding")}
-    c = np.full((a.shape[0], b.shape[0]), np.nan, np.float32)
+    c = no_result(spec)
     arguments = [
-        runtime.MappedArray(name, maps[name].encoding, operand) for name, operand in (("a", a), ("b", b))
+        runtime.MappedArray(param.argument, param.encoding, array)
+        if isinstance(param, TensorMapSpec)
+        else array
+        for param, array in zip(spec.params, (a, b, c), strict=True)
     ]
     with runtime.GpuKernel(
         compiled.ptx, compiled.entry, ordinal=gpu.ordinal, dynamic_smem=spec.dynamic_smem
     ) as kernel:
         spent = kernel.launch(
-            [*arguments, c], grid=spec.grid, block=spec.block, cluster=spec.cluster, repeat=repeats
+            arguments, grid=spec.grid, block=spec.block, cluster=spec.cluster, repeat=repeats
         )
     return c, spent
 
@@ -167,7 +247,7 @@ def clocks(ordinal: int) -> tuple[float, float | None]:
 
 def measure(
     gpu: runtime.Device,
-    cases: Sequence[Case] = CASES,
+    cases: Sequence[Case],
     *,
     time: Callable[..., tuple[Array, list[float]]] = timed,
     library: Callable[[runtime.Device, Array, Array, int], float | None] = cublas,
@@ -180,19 +260,17 @@ def measure(
     theirs: dict[tuple[int, int, int], float | None] = {}
     for case in cases:
         a, b = operands(case.mnk)
-        c, spent = time(case.spec(), gpu, a, b, repeats)
+        c, spent = time(case.spec(gpu.multiprocessors), gpu, a, b, repeats)
         checked = check(case, a, b, c)
         if case.mnk not in theirs:
             theirs[case.mnk] = library(gpu, a, b, repeats)
-        limits = bounds(case.mnk, gpu.multiprocessors, clock_hz, bytes_per_second)
+        limits = bounds(case.mnk, gpu.multiprocessors, clock_hz, bytes_per_second, c.itemsize)
         limit = min(value for value in limits.values() if value is not None)
         other = theirs[case.mnk]
         speed = flops(case.mnk) / min(spent) / 1e12
         rows.append(
             {
-                "mnk": list(case.mnk),
-                "sms": case.sms,
-                "cluster": list(case.cluster),
+                **asdict(case),
                 "seconds": min(spent),
                 "tflops": speed,
                 "bound_tflops": limits,
@@ -206,12 +284,12 @@ def measure(
 
 def table(rows: Sequence[dict[str, Any]]) -> str:
     """TFLOP/s, a line for each case."""
-    lines = [f"{'M x N x K':<20}{'way':<22}{'TFLOP/s':>9}{'of bound':>10}{'cuBLAS':>9}"]
+    lines = [f"{'M x N x K':<20}{'way':<52}{'TFLOP/s':>9}{'of bound':>10}{'cuBLAS':>9}"]
     for row in rows:
-        way = Case(tuple(row["mnk"]), row["sms"], tuple(row["cluster"]))
+        way = Case(**{field.name: row[field.name] for field in fields(Case)})
         library = "-" if row["cublas_tflops"] is None else f"{row['cublas_tflops']:.1f}"
         size = " x ".join(map(str, row["mnk"]))
-        lines.append(f"{size:<20}{way!s:<22}{row['tflops']:>9.1f}{row['of_bound']:>10.1%}{library:>9}")
+        lines.append(f"{size:<20}{way!s:<52}{row['tflops']:>9.1f}{row['of_bound']:>10.1%}{library:>9}")
     return "\n".join(lines)
 
 
@@ -229,19 +307,35 @@ def main(arguments: list[str] | None = None) -> int:
     """Measure, write, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--output", type=Path)
+    parser.add_argument("--n", nargs="+", type=int, choices=(128, 256), default=COLUMNS, metavar="N")
+    parser.add_argument("--stages", nargs="+", type=int, default=STAGES, metavar="STAGES")
     options = parser.parse_args(arguments)
+    chosen = cases(options.n, options.stages)
+    for stages in options.stages:
+        if all(case.stages != stages for case in chosen):
+            parser.error(f"--stages {stages}: shared memory has no room for it with N {options.n}.")
     found = runtime.discover()
     gpu = blackwell(found)
     if isinstance(gpu, str):
         print(f"umma_throughput: left out, {gpu}.", file=sys.stderr)
         return SKIPPED
-    rows = measure(gpu)
-    result = {
+    result = result_of(gpu, found.driver, measure(gpu, chosen))
+    output = options.output or result_path("umma_throughput", gpu.name)
+    output.parent.mkdir(parents=True, exist_ok=True)
+    output.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    print(table(result["rows"]))
+    print(f"written: {output}")
+    return 0
+
+
+def result_of(gpu: runtime.Device, driver: str | None, rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """What is kept of a measurement: the machine, how it was measured, and its rows."""
+    return {
         "recorded": {
             **of_this_machine(),
             "compute_capability": list(gpu.compute_capability),
             "multiprocessors": gpu.multiprocessors,
-            "driver_cuda": found.driver,
+            "driver_cuda": driver,
         },
         "method": {
             "repeats": REPEATS,
@@ -250,12 +344,6 @@ def main(arguments: list[str] | None = None) -> int:
         },
         "rows": rows,
     }
-    output = options.output or result_path("umma_throughput", gpu.name)
-    output.parent.mkdir(parents=True, exist_ok=True)
-    output.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
-    print(table(rows))
-    print(f"written: {output}")
-    return 0
 
 
 if __name__ == "__main__":

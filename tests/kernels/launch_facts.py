@@ -92,9 +92,13 @@ def tma_atoms(ir):
 
 
 def smem_bytes(ir, aliases):
-    """The bytes of the shared-memory tensors, each at the next address that its alignment allows."""
+    """The bytes of the shared-memory tensors, each at the next address that its alignment allows.
+
+    Those of the reserved partition, number 0, stand before the others.
+    """
     end = 0
-    for kind in re.findall(r"cute\.memref\.alloca\(\).*?: (!\w+)", ir):
+    found = re.findall(r"cute\.memref\.alloca\(\).*?partition_id = (\d+).*?: (!\w+)$", ir, re.MULTILINE)
+    for _, kind in sorted(found, key=lambda one: int(one[0])):
         match = re.fullmatch(r'!cute\.memref<(\w+), smem, align<(\d+)>, "(\d+):1">', aliases[kind])
         if match is None:
             continue

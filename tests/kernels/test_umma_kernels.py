@@ -51,6 +51,8 @@ MMAS = {
     "umma_scheduled.IN_TURN": (2, 4),
     "umma_scheduled.ONE_SM": (1, 4),
     "umma_scheduled.TWO_CTAS": (2, 4),
+    "umma_classes.LAUNCH": (2, 4),
+    "umma_classes.ONE_SM": (1, 4),
 }
 
 

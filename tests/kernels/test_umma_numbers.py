@@ -1,5 +1,6 @@
 """The kernels of tcgen05 against NumPy, on the emulator and on a Blackwell GPU; whose barrier gets bytes."""
 
+from collections import Counter
 from itertools import combinations, product
 
 import numpy as np
@@ -21,6 +22,7 @@ from cutecourse.kernels import (
     Tensor,
     twin,
     umma_broken,
+    umma_classes,
     umma_gemm,
     umma_one,
     umma_persistent,
@@ -151,6 +153,8 @@ def stored(spec, **where):
         (umma_persistent, (513, 776, 200), {"pairs": 2}),  # twelve ragged tiles for two pairs
         (umma_persistent, (256, 512, 64), {"pairs": 8, "blends": True}),  # more pairs than tiles
         (umma_persistent, (130, 1032, 72), {"sms": 1, "pairs": 3}),
+        (umma_classes, (513, 776, 200), {"pairs": 2}),
+        (umma_classes, (130, 1032, 72), {"sms": 1, "pairs": 3}),
         (umma_scheduled, (2, 8, 8), {"fuses": True}),
         (umma_scheduled, (768, 776, 72), {}),  # three rows of tiles: the last group has one
         (umma_scheduled, (768, 776, 72), {"pairs": 2, "stages": 1, "blends": True}),
@@ -178,6 +182,37 @@ def test_persistent__its_faults_are_reported_under_every_seed(name):
     for seed in range(6):
         with pytest.raises(tuple(getattr(errors, kind) for kind in fault.reports)):
             stored(spec, device="emulator", seed=seed)
+
+
+def barriers(spec):
+    """What happens at a leader's barriers, in the order of their places: arrivals and phases of each."""
+    run, _ = stored(spec, device="emulator", trace=True)
+    happened = Counter(
+        (event["barrier"]["offset"], event.kind)
+        for kind in ("mbarrier.arrive", "mbarrier.phase", "mbarrier.expect_tx")
+        for event in run.trace.of(kind)
+        if event["barrier"]["rank"] == 0
+    )
+    inits = {e["barrier"]["offset"]: e["count"] for e in run.trace.of("mbarrier.init") if e.rank == 0}
+    return [
+        (inits[place], *(happened[place, f"mbarrier.{kind}"] for kind in ("arrive", "phase", "expect_tx")))
+        for place in sorted(inits)
+    ]
+
+
+def test_classes__do_at_their_barriers_what_the_kernel_by_hand_does():
+    """TmemAllocator's own barrier comes first: the warp that frees meets the other CTA's there."""
+    assert barriers(umma_classes.LAUNCH) == [(32, 1, 1, 0), *barriers(umma_persistent.LAUNCH)]
+
+
+@pytest.mark.compilers
+def test_classes__the_script_stops_where_the_gpu_is_missing(capsys):
+    script = umma_classes.FILE.load()
+    script.main(["256", "256", "64"])
+    said = capsys.readouterr().out.splitlines()
+    assert said[1] == "emulator, wrong elements of D: 0"
+    if script.blackwell() is None:
+        assert said[2:] == ["no PyTorch with a GPU of compute capability 10.0 or 10.3: the rest is left out"]
 
 
 def test_scheduled__each_tile_is_multiplied_once_whoever_asks_for_it():

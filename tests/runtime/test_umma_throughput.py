@@ -3,23 +3,28 @@
 import json
 import subprocess
 
-import numpy as np
 import pytest
 
 from benchmarks import umma_throughput as bench
 from cutecourse import runtime
+from cutecourse.kernels.chapters import CHAPTERS
 from cutecourse.runtime import Device, Discovery
 
 B200 = Device(0, "NVIDIA B200", (10, 0), 180 * 2**30, 148)
 H200 = Device(0, "NVIDIA H200", (9, 0), 141 * 2**30, 132)
 SMALL = (bench.Case((256, 256, 64), 2, (2, 1)), bench.Case((130, 257, 64), 1, (1, 1)))
+RUNGS = tuple(
+    bench.Case((256, 264, 72), 2, (2, 1), *kernel)
+    for kernel in (("umma_store",), ("umma_persistent",), ("umma_classes",), ("umma_scheduled", 128, 4))
+)
 
 
 def emulated(spec, gpu, a, b, repeats):
     """What a GPU would give, from the emulator; a launch of its own takes a millisecond."""
     assert gpu is B200
-    run = runtime.run(spec, device="emulator", a=a, b=b, c=np.zeros((a.shape[0], b.shape[0]), np.float32))
-    return run["c"], [1e-3 + 1e-4 * repeat for repeat in reversed(range(repeats))]
+    name = list(spec.arguments)[2]
+    run = runtime.run(spec, device="emulator", a=a, b=b, **{name: bench.no_result(spec)})
+    return run[name], [1e-3 + 1e-4 * repeat for repeat in reversed(range(repeats))]
 
 
 def measured(cases=SMALL, time=emulated, library=None):
@@ -86,10 +91,39 @@ def test_measure__refuses_a_product_with_one_wrong_tile():
         measured(SMALL[:1], time=wrong)
 
 
+def test_measure__checks_and_counts_the_rungs_that_store_bf16():
+    for row, case in zip(rows := measured(RUNGS), RUNGS, strict=True):
+        assert (row["kernel"], row["rows_checked"]) == (case.kernel, 2)
+        moved = 2 * (256 * 72 + 264 * 72) + 2 * 256 * 264
+        assert row["bound_tflops"]["memory"] == pytest.approx(bench.flops(case.mnk) / moved * 8)
+    assert "scheduled, 2 SMs, cluster 2x1, N 128, 4 stages" in bench.table(rows)
+
+    def unrounded(spec, gpu, a, b, repeats):
+        c, spent = emulated(spec, gpu, a, b, repeats)
+        return c ^ 1, spent  # the last bit of bf16
+
+    with pytest.raises(bench.WrongProductError, match="store, 2 SMs"):
+        measured(RUNGS[:1], time=unrounded)
+
+
+def test_main__takes_the_mmas_and_stages_that_it_is_given(monkeypatch, capsys):
+    given = []
+    monkeypatch.setattr(runtime, "discover", lambda: Discovery((B200,), "13.0", None))
+    monkeypatch.setattr(bench, "measure", lambda gpu, cases: given.extend(cases) or [])
+    monkeypatch.setattr(bench.Path, "write_text", lambda *_, **__: None)
+    assert bench.main(["--n", "128", "--stages", "5", "--output", "unused.json"]) == 0
+    scheduled = [case for case in given if case.kernel == "umma_scheduled"]
+    assert {(case.columns, case.stages) for case in scheduled} == {(128, 5)}
+    assert {case.sms for case in scheduled} == {1, 2}
+    with pytest.raises(SystemExit):
+        bench.main(["--stages", "9", "--n", "256"])
+    assert "--stages 9: shared memory has no room" in capsys.readouterr().err
+
+
 def test_main__writes_a_file_named_by_the_gpu(monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(runtime, "discover", lambda: Discovery((B200,), "13.0", None))
     rows = measured()
-    monkeypatch.setattr(bench, "measure", lambda gpu: rows)
+    monkeypatch.setattr(bench, "measure", lambda gpu, cases: rows)
     monkeypatch.setattr(bench, "result_path", lambda name, gpu: tmp_path / f"{name}_{gpu[-4:].lower()}.json")
     assert bench.main([]) == 0
     result = json.loads((tmp_path / "umma_throughput_b200.json").read_text())
@@ -100,11 +134,47 @@ def test_main__writes_a_file_named_by_the_gpu(monkeypatch, tmp_path, capsys):
 
 
 def test_cases__are_launches_that_the_kernel_takes():
-    assert len({(case.mnk, case.sms, case.cluster) for case in bench.CASES}) == len(bench.CASES)
-    for case in bench.CASES:
+    cases = bench.cases()
+    assert len(set(cases)) == len(cases)
+    for case in cases:
         spec = case.spec()
         assert all(extent % of == 0 for extent, of in zip(spec.grid, spec.cluster, strict=True))
-    assert {case.cluster for case in bench.CASES if case.sms == 2} >= {(2, 1), (4, 4)}
+    assert {case.cluster for case in cases if case.sms == 2} >= {(2, 1), (4, 4)}
+    chapter_14 = {name for chapter in CHAPTERS if chapter.number == 14 for name in chapter.kernels}
+    assert {case.kernel for case in cases} == {"umma_gemm", *chapter_14}
+    tried = {(case.columns, case.stages) for case in cases if case.columns}
+    assert tried == {(columns, stages) for columns in (128, 256) for stages in (3, 4, 6)}
+
+
+@pytest.mark.parametrize(("case", "mapped"), [(SMALL[0], "ab"), (RUNGS[0], "abd")])
+def test_timed__passes_each_array_as_the_kernel_takes_it(case, mapped, monkeypatch):
+    seen = []
+
+    class OnGpu:
+        """In place of the GPU: keeps the arguments of a launch."""
+
+        def __init__(self, *_, **__):
+            pass
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *_):
+            pass
+
+        def launch(self, arguments, **how):
+            seen.append((arguments, how))
+            return [1e-3] * how["repeat"]
+
+    monkeypatch.setattr(runtime, "GpuKernel", OnGpu)
+    spec = case.spec()
+    a, b = bench.operands(case.mnk)
+    c, spent = bench.timed(spec, B200, a, b, 2)
+    ((arguments, how),) = seen
+    assert [one.name for one in arguments if isinstance(one, runtime.MappedArray)] == list(mapped)
+    for one, given in zip(arguments, (a, b, c), strict=True):
+        assert getattr(one, "array", one) is given
+    assert (how["grid"], how["cluster"], len(spent)) == (spec.grid, spec.cluster, 2)
 
 
 def test_make__has_a_door_for_it(repository):

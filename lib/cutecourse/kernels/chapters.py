@@ -203,7 +203,7 @@ CHAPTERS = (
         number=14,
         slug="persistent_umma",
         title="The Kernel That People Run",
-        kernels=("umma_store", "umma_persistent", "umma_scheduled"),
+        kernels=("umma_store", "umma_persistent", "umma_scheduled", "umma_classes"),
         target="sm_100a",
         reason="tcgen05 and tensor memory are Blackwell's alone, and PTX with an `a` is for one generation",
     ),
