@@ -282,6 +282,9 @@ class Observer:
         operands  name and chunks of each operand in shared memory.
         """
 
+    def multiplication_reached(self, bundle: Bundle, cluster: int, multiplication: InFlight) -> None:
+        """A warp has reached a wgmma.mma_async, perhaps before other warps of its warpgroup."""
+
     def multiplication_waited(self, bundle: Bundle, cluster: int, multiplication: InFlight) -> None:
         """A warp has waited for a wgmma.mma_async."""
 
@@ -383,6 +386,7 @@ class Listeners:
         matrix_read = _of(Observer.matrix_read)
         accumulated = _of(Observer.accumulated)
         warpgroup_issued = _of(Observer.warpgroup_issued)
+        multiplication_reached = _of(Observer.multiplication_reached)
         multiplication_waited = _of(Observer.multiplication_waited)
         tensor_used = _of(Observer.tensor_used)
         tensor_loads_over = _of(Observer.tensor_loads_over)

@@ -15,8 +15,9 @@ holds for all orders. A `Doubt` is a pair of events for which a condition fails:
 the pair happens the other way round.
 
 Simplified: the lanes of a warp count as one thread. An arrival counts as performed in the order of its
-            thread, also a relaxed one. The commits of a thread arrive in their order. A wgmma is over when
-            all four warps have issued it and its sums are there.
+            thread, also a relaxed one. The commits of a thread arrive in their order, a multicast one at
+            each CTA at its own time. A wgmma is over when all four warps have issued it and its sums are
+            there.
 Source:     PTX ISA 9.0, Phase of the mbarrier object
             (#parallel-synchronization-and-communication-instructions-mbarrier-phase); Memory Consistency
             Model, Causality order; Lamport, Time, Clocks, and the Ordering of Events in a Distributed System
@@ -26,7 +27,7 @@ Source:     PTX ISA 9.0, Phase of the mbarrier object
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 from weakref import WeakKeyDictionary
@@ -42,14 +43,17 @@ from cutecourse.emulator.core.observer import Observer
 from cutecourse.emulator.core.origin import Origin
 from cutecourse.emulator.core.steering import Delay, Execution, Steering
 from cutecourse.emulator.instructions.warpgroups import InFlight
-from cutecourse.emulator.instructions.wgmma.multiplication import Multiplication
 from cutecourse.emulator.memory.mbarriers import MBarrier, MBarriers
 
 if TYPE_CHECKING:
     from cutecourse.emulator.instructions.bulk.pieces import Piece
     from cutecourse.emulator.instructions.bulk.request import Copy
 
-__all__ = ["CauseRecord", "Causes", "Doubt"]
+__all__ = ["CauseRecord", "Causes", "Doubt", "Logged", "Place"]
+
+
+Place = tuple[Delay, str, int]
+"""An event at a barrier, in words, and in a phase of it."""
 
 
 class Doubt(NamedTuple):
@@ -84,22 +88,29 @@ class CauseRecord:
     """The events in their order, if they are wanted."""
 
     @property
-    def signature(self) -> frozenset[tuple[Delay, int]]:
+    def signature(self) -> frozenset[Place]:
         """The phases in which the events happened. Runs with the same ones have the same order."""
-        return frozenset((one.event, one.phase) for one in self.log or ())
+        return frozenset(one.place for one in self.log or ())
 
 
 class Logged(NamedTuple):
     """An event of a run, in the order in which they happened.
 
+    where  the barrier, in words.
     known  components and tags: a clock that knows one of them knows the event.
     row    what the event's thread, or its issuer, knows.
     """
 
     event: Delay
+    where: str
     phase: int
     known: tuple[tuple[int, int], ...]
     row: Row
+
+    @property
+    def place(self) -> Place:
+        """The event with its barrier and its phase there. The copies of a multicast are one event."""
+        return self.event, self.where, self.phase
 
     def comes_after(self, other: Logged) -> bool:
         """True if in every order this event comes after another one."""
@@ -125,6 +136,8 @@ class _IssuedWork(NamedTuple):
 
     row: Row
     event: _Event
+    commit: tuple[int, int, int] = (0, 0, 0)
+    """Of a commit: its warp's number, its lane, and how many commits of that thread are asked for so far."""
 
 
 class _Barrier:
@@ -151,8 +164,8 @@ class Causes(Observer):
         self._barriers: dict[Hashable, _Barrier] = {}
         self._issued: dict[object, _IssuedWork] = {}
         """By the copies, and the origins of commits and stores, that are under way."""
-        self._commits: Counter[int] = Counter()
-        """The commits of each thread so far, by its component."""
+        self._commits: Counter[tuple[int, int]] = Counter()
+        """The commits of each thread so far, by its warp's number and its lane."""
         self._multiplied: WeakKeyDictionary[InFlight, Row] = WeakKeyDictionary()
         self._arriving: Origin | None = None
         self._ended: dict[int, Row] = {}
@@ -181,12 +194,13 @@ class Causes(Observer):
             return []
         return [one for one in barrier.arrived[phase] if one.tag >= self._entry(row, one.agent)]
 
-    def _log(self, barrier: _Barrier, phase: int, event: _Event, row: Row) -> None:
+    def _log(self, barrier: _Barrier, phase: int, event: _Event, row: Row, *, is_part: bool = True) -> None:
+        """Log an event; who knows that a phase is complete knows the events that are part of it."""
         if self.found.log is not None:
             clock = barrier.clock
             whole = clock.component, self.clocks.tag(clock.base + phase + 1, 0)
-            known = ((event.agent, event.tag), whole)
-            self.found.log.append(Logged(event.delay, phase, known, row.copy()))
+            known = ((event.agent, event.tag), *([whole] if is_part else []))
+            self.found.log.append(Logged(event.delay, barrier.where, phase, known, row.copy()))
 
     def _doubt(self, kind: str, barrier: _Barrier, phase: int, event: _Event, late: _Event) -> None:
         self.found.doubts.append(Doubt(kind, barrier.where, phase, event.delay, late.delay))
@@ -228,7 +242,7 @@ class Causes(Observer):
             barrier.waited[phase].append(event)
         self.clocks.learn(bundle, 0, barrier.done.get(phase))
         if by_parity:
-            self._log(barrier, phase, event, self._row(bundle))
+            self._log(barrier, phase, event, self._row(bundle), is_part=False)
 
     # --- barriers of warps ----------------------------------------------------------------------------------
 
@@ -304,9 +318,17 @@ class Causes(Observer):
 
     def _work(self, barrier: MBarrier, issued: _IssuedWork) -> None:
         """Work that a thread issued earlier signals an mbarrier."""
-        event = issued.event
+        row, event = issued.row, issued.event
+        warp, lane, count = issued.commit
+        if count:
+            # Earlier commits have arrived everywhere, this one perhaps not yet at other CTAs.
+            streams = [self.clocks.component("commit", rank, warp, lane) for rank in range(self.cohort.size)]
+            row = self.clocks.merged(self.clocks.nothing(), row)
+            row[streams] = self.clocks.entry(count - 1)
+            row[streams[barrier.rank]] = self.clocks.entry(count)
+            event = event._replace(agent=streams[barrier.rank], tag=self.clocks.tag(count, 0))
         held = self._barriers[_key(barrier)]
-        self._arrival(held, barrier.phase, issued.row, event)
+        self._arrival(held, barrier.phase, row, event)
         self._sent[barrier.rank, _key(barrier)] = (barrier.phase, event)
 
     def mbarrier_expected(self, barrier: MBarrier, origin: Origin) -> None:
@@ -341,10 +363,10 @@ class Causes(Observer):
 
     # --- work -----------------------------------------------------------------------------------------------
 
-    def _issue(self, key: object, bundle: Bundle) -> None:
+    def _issue(self, key: object, bundle: Bundle, commit: tuple[int, int, int] = (0, 0, 0)) -> None:
         """Keep what the issuer knows of work whose end only its phase tells."""
         event = self._event(bundle)._replace(tag=self.clocks.never, work=True)
-        self._issued[key] = _IssuedWork(self._row(bundle).copy(), event)
+        self._issued[key] = _IssuedWork(self._row(bundle).copy(), event, commit)
         self.clocks.tick(bundle, 0)
 
     def store_asked(self, origin: Origin) -> None:
@@ -352,16 +374,10 @@ class Causes(Observer):
         self._issue(origin, origin.bundle)
 
     def commit_asked(self, origin: Origin) -> None:
-        """Keep what the issuer of a commit knows. The commits of a thread arrive in their order."""
-        bundle = origin.bundle
-        stream = self.clocks.component("commit", bundle.rank, bundle.warp, origin.lane)
-        self._commits[stream] += 1
-        row = self._row(bundle).copy()
-        row[stream] = self.clocks.entry(self._commits[stream])
-        tag = self.clocks.tag(self._commits[stream], 0)
-        event = self._event(bundle)._replace(agent=stream, tag=tag, work=True)
-        self._issued[origin] = _IssuedWork(row, event)
-        self.clocks.tick(bundle, 0)
+        """Keep what the issuer of a commit knows. A thread's commits arrive in their order."""
+        warp, lane = self.clocks.number(origin.bundle), origin.lane
+        self._commits[warp, lane] += 1
+        self._issue(origin, origin.bundle, (warp, lane, self._commits[warp, lane]))
 
     def copies_counted(self, origin: Origin) -> None:
         """Keep what a thread knows whose cp.async copies will arrive for it."""
@@ -378,21 +394,11 @@ class Causes(Observer):
         if barrier is not None:
             self._work(barrier, self._issued[copy])
 
-    def warpgroup_issued(
-        self,
-        multiplication: Multiplication,
-        origin: Origin,
-        warps: Sequence[Bundle],
-        number: int,
-        operands: object,
-    ) -> None:
-        """A wgmma of four warps knows what each of them knows: it is not over before all have issued it."""
-        row: Row | None = None
-        for warp in warps:
-            row = self.clocks.merged(row, self._row(warp))
-            self.clocks.tick(warp, 0)
-        assert row is not None
-        self._multiplied[multiplication] = row
+    def multiplication_reached(self, bundle: Bundle, cluster: int, multiplication: InFlight) -> None:
+        """Let a wgmma know what each of its four warps knows as it reaches it, and nothing later."""
+        known = self.clocks.merged(self._multiplied.get(multiplication), self._row(bundle))
+        self._multiplied[multiplication] = known
+        self.clocks.tick(bundle, 0)
 
     def multiplication_waited(self, bundle: Bundle, cluster: int, multiplication: InFlight) -> None:
         """A warp has waited for a wgmma."""

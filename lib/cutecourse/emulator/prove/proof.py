@@ -219,8 +219,12 @@ class _Prover:
         """Run the launch once for each relation of happens-before that a legal order has.
 
         Each doubt of each run is reversed: what came before the later event and does not depend on it stays
-        as it was, then the other event comes. This is the search of Abdulla et al., Optimal Dynamic Partial
-        Order Reduction (POPL 2014), without its sleep sets: runs with the same phases are the same order.
+        as it was, then the other event comes. Runs with the same phases are the same order.
+        Simplified: no sleep sets, so that an order may run more than once.
+        Source:  Flanagan and Godefroid, Dynamic Partial-Order Reduction for Model Checking Software (POPL
+                 2005); Abdulla et al., Optimal Dynamic Partial Order Reduction (POPL 2014), for the reversal;
+                 Godefroid, Partial-Order Methods for the Verification of Concurrent Systems (1996), for sleep
+                 sets.
         Returns: the number of orders; 0 if the time was over.
         """
         runs = {}

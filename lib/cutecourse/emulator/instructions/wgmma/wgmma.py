@@ -92,6 +92,8 @@ def mma_async(site: Site) -> Step:
             common = group.come(origin, (a_bits, b_bits, scale_d))
             if common.arrived == 1:
                 common.operation = Multiplication(form, group, origin, a_bits, b_bits, accumulate=scale_d)
+            for tell in bundle.cohort.listeners.multiplication_reached:
+                tell(bundle, cluster, common.operation)
             if common.arrived == WARPS:
                 common.operation.issue(bundle)
                 group.wake()

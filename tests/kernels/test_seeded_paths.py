@@ -1,0 +1,44 @@
+"""Seeded runs of the course's kernels are paths of the model of one run."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from benchmarks import seeded_paths
+from benchmarks.seeded_paths import Model, logs, small_launch
+from cutecourse.kernels.files import kernel_module
+
+
+@pytest.mark.parametrize("module", ["tma_multicast", "tma_pipeline", "umma_tile", "umma_gemm", "umma_two_sm"])
+def test_runs__are_paths_of_the_model(module: str) -> None:
+    launched = small_launch(module)
+    model = Model(logs(launched, 0))
+    assert model.events
+    for seed in range(1, 4):
+        assert model.has_path(logs(launched, seed)), seed
+
+
+def test_model__refuses_what_is_no_path() -> None:
+    launched = small_launch("umma_tile")
+    run = logs(launched, 0)
+    model = Model(run)
+    ((block, log),) = run.items()
+    assert model.has_path({block: log})
+    assert not model.has_path({block: log[:-1]})
+    assert not model.has_path({block: log[::-1]})
+    later = log[0]._replace(phase=log[0].phase + 1)
+    assert not model.has_path({block: [later, *log[1:]]})
+    assert not model.has_path({})
+
+
+def test_kept_runs__are_paths_and_use_each_stage_often_enough() -> None:
+    kept = json.loads(seeded_paths.RESULT.read_text(encoding="utf-8"))
+    assert {"hopper_last", "tma_multicast_pipeline", "umma_persistent"} <= {
+        row["module"] for row in kept["rows"]
+    }
+    for row in kept["rows"]:
+        assert row["paths"] == kept["seeds"], row
+        if hasattr(kernel_module(row["module"]), "STAGES"):
+            assert row["turns"] >= seeded_paths.LEAST_TURNS or row["module"] == "tma_prefetch", row
