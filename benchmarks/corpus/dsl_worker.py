@@ -7,10 +7,10 @@ another module of this repository.
 A request names a module and a function there that compiles with tensors of no memory, or, with `compile`, a
 function of the DSL that is compiled here. `arguments` are the function's: {"type": "Float16"} is that type of
 the DSL, {"tensor": "Float16", "shape": [8, 4]} a compact tensor of that shape, whose first mode has the
-largest stride unless `order` says otherwise, and a list a tuple. `keywords` are more of them, by name. With `make`,
-the function is a class, and an instance with those arguments is compiled. With `cache`, the function takes tensors
-of PyTorch, {"torch": "float16", "shape": [8, 4]}, which have no memory either; it keeps what it compiles in the
-dictionary that `cache` names in the module.
+largest stride unless `order` says otherwise, and a list a tuple. `keywords` are more of them, by name. With
+`make`, the function is a class, and an instance with those arguments is compiled. With `cache`, the function
+takes tensors of PyTorch, {"torch": "float16", "shape": [8, 4]}, which have no memory either. It keeps
+what it compiles in the dictionary that `cache` names in the module.
 """
 
 import importlib

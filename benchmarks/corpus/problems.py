@@ -134,12 +134,14 @@ class Mapped:
     box      elements, innermost first; those of the outer dimensions, if not given, are 1.
     swizzle  as in TensorMap.tiled.
     axes     the tensor's axes in the map's order, innermost first; by default the last one is the innermost.
+    packed   True if each byte of the tensor holds two elements of 4 bits. The box counts these.
     """
 
     tensor: Tensor
     box: Sequence[int]
     swizzle: str = "128B"
     axes: Sequence[int] = ()
+    packed: bool = False
 
     def declared(self) -> DslTmaAtom:
         """The argument for `cutecourse.analysis.dsl.pack`."""
@@ -147,10 +149,11 @@ class Mapped:
         axes = self.axes or [*range(codes.ndim)][::-1]
         tiled = TensorMap.tiled(
             codes,
-            dims=[codes.shape[axis] for axis in axes],
+            dims=[codes.shape[axes[0]] * (1 + self.packed), *(codes.shape[axis] for axis in axes[1:])],
             strides=[codes.strides[axis] for axis in axes[1:]],
             box=[*self.box, *[1] * (codes.ndim - len(self.box))],
             swizzle=self.swizzle,
+            dtype="16u4_align8b" if self.packed else None,
         )
         return DslTmaAtom(tiled)
 

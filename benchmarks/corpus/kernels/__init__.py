@@ -12,6 +12,7 @@ from benchmarks.corpus.kernels import (
     gems,
     liger,
     quack,
+    quack_gemm,
     sage,
 )
 
@@ -27,5 +28,6 @@ __all__ = [
     "gems",
     "liger",
     "quack",
+    "quack_gemm",
     "sage",
 ]

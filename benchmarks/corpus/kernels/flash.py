@@ -56,13 +56,13 @@ def _divisor(number: int) -> list[Any]:
 
 
 def _scheduler(blocks: int, width: int, splits: list[Any], n_heads: int = H) -> list[Any]:
-    """SingleTileLPTScheduler's parameters, which order blocks by their work and by what the L2 cache holds."""
+    """SingleTileLPTScheduler's parameters: it orders blocks by their work and by what the L2 cache holds."""
     heads = 1 << int(math.log2((50 << 20) // (S_K * width * 2)))
     over = n_heads * B % heads
     divisors = [n_heads, heads, heads * blocks, max(over, 1)]
     numbers = [np.int32(one) for one in (blocks, n_heads, B, heads)]
-    return [np.int32(blocks * n_heads * B), *splits, *numbers, *(part for one in divisors for part in _divisor(one)),
-            np.int32(n_heads * B // heads), *_divisor(1)]  # fmt: skip
+    sections = [*(part for one in divisors for part in _divisor(one)), np.int32(n_heads * B // heads)]
+    return [np.int32(blocks * n_heads * B), *splits, *numbers, *sections, *_divisor(1)]
 
 
 def _inputs(draw: Draw, d: int, dv: int, kind: str) -> tuple[Tensor, Tensor, Tensor]:
