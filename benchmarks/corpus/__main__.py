@@ -90,29 +90,25 @@ def main() -> None:
     for worker in workers.values():
         worker.close()
     print(dict(Counter(row["outcome"] for row in rows)))
+    used = sorted({entry.package for entry, _ in chosen})
+    made = {
+        "packages": {name: PACKAGES[name] for name in used},
+        "compilers": {
+            name: list(COMPILERS[name]) for name in sorted({one for one, _ in workers}) if name in COMPILERS
+        },
+    }
     if options.update:
         ran = {(row["kernel"], row["on"]): row for row in rows}
         result = kept()
-        before = {(row["kernel"], row["on"]): row for row in result["rows"]} | ran
+        known = {(row["kernel"], row["on"]): row for row in result["rows"]} | ran
         places = [(entry.name, arch) for entry in ENTRIES.values() for arch in entry.on]
-        write_result({**result, "rows": [before[one] for one in places]}, result_path("corpus"))
+        parts = {part: dict(sorted({**result[part], **made[part]}.items())) for part in made}
+        updated = {**result, **parts, "rows": [known[one] for one in places if one in known]}
+        write_result(updated, result_path("corpus"))
         return
     is_whole = not options.only and not options.on
     output = options.output or (result_path("corpus") if is_whole else None)
-    used = sorted({entry.package for entry, _ in chosen})
-    write_result(
-        {
-            "recorded": of_this_machine(),
-            "packages": {name: PACKAGES[name] for name in used},
-            "compilers": {
-                name: list(COMPILERS[name])
-                for name in sorted({one for one, _ in workers})
-                if name in COMPILERS
-            },
-            "rows": rows,
-        },
-        output,
-    )
+    write_result({"recorded": of_this_machine(), **made, "rows": rows}, output)
 
 
 if __name__ == "__main__":

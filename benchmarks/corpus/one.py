@@ -30,6 +30,7 @@ def outcome(entry: Entry, answer: dict[str, Any]) -> dict[str, Any]:
     wrong, refused (an instruction that the emulator does not have), reported (a hazard), failed.
     """
     seconds, worst, notes, instructions = [], 0.0, set(), 0
+    places: dict[str, str] = {}
     try:
         module = read_module(answer["ptx"])
         for seed in SEEDS:
@@ -41,6 +42,9 @@ def outcome(entry: Entry, answer: dict[str, Any]) -> dict[str, Any]:
             )
             seconds.append(_cpu_seconds() - started)
             notes |= {note.hazard.name for note in result.notes}
+            for note in result.notes:
+                if note.hazard.name in entry.findings:
+                    places.setdefault(note.hazard.name, f"line {note.line}: {note.text}")
             instructions = result.total
             outputs = problem.outputs()
             assert outputs, "the entry states no result"
@@ -48,7 +52,12 @@ def outcome(entry: Entry, answer: dict[str, Any]) -> dict[str, Any]:
             worst = max(worst, *errors.values())
             far = {name: f"{error:.3g} tolerances off" for name, error in errors.items() if not error <= 1}
             if far and notes & set(entry.findings):
-                return {"outcome": "found", "said": f"seed {seed}: {far}", "notes": sorted(notes)}
+                return {
+                    "outcome": "found",
+                    "said": f"seed {seed}: {far}",
+                    "notes": sorted(notes),
+                    "places": places,
+                }
             if far:
                 return {"outcome": "wrong", "said": f"seed {seed}: {far}"}
     except (UnsupportedInstruction, PtxError) as error:
@@ -63,6 +72,7 @@ def outcome(entry: Entry, answer: dict[str, Any]) -> dict[str, Any]:
         "instructions": instructions,
         "error": round(worst, 4),
         "notes": sorted(notes),
+        **({"places": places} if places else {}),
     }
 
 

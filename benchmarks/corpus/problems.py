@@ -129,18 +129,31 @@ class Shaped:
 
 @dataclass(frozen=True)
 class Mapped:
-    """A matrix that a kernel of the CuTe DSL reaches by TMA: the box in elements, innermost first."""
+    """A tensor that a kernel of the CuTe DSL reaches by TMA.
+
+    box      elements, innermost first; those of the outer dimensions, if not given, are 1.
+    swizzle  as in TensorMap.tiled.
+    axes     the tensor's axes in the map's order, innermost first; by default the last one is the innermost.
+    packed   True if each byte of the tensor holds two elements of 4 bits. The box counts these.
+    """
 
     tensor: Tensor
-    box: tuple[int, int]
+    box: Sequence[int]
     swizzle: str = "128B"
+    axes: Sequence[int] = ()
+    packed: bool = False
 
     def declared(self) -> DslTmaAtom:
         """The argument for `cutecourse.analysis.dsl.pack`."""
         codes = self.tensor.codes
-        rows, columns = codes.shape
+        axes = self.axes or [*range(codes.ndim)][::-1]
         tiled = TensorMap.tiled(
-            codes, dims=(columns, rows), strides=codes.strides[:1], box=self.box, swizzle=self.swizzle
+            codes,
+            dims=[codes.shape[axes[0]] * (1 + self.packed), *(codes.shape[axis] for axis in axes[1:])],
+            strides=[codes.strides[axis] for axis in axes[1:]],
+            box=[*self.box, *[1] * (codes.ndim - len(self.box))],
+            swizzle=self.swizzle,
+            dtype="16u4_align8b" if self.packed else None,
         )
         return DslTmaAtom(tiled)
 

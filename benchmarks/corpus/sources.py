@@ -23,6 +23,7 @@ PACKAGES = {
     "flashinfer": "flashinfer-python==0.7.2.post1",
     "cccl": "nvidia-cuda-cccl==13.3.4.3.1",
     "cutlass": "flashinfer-python==0.7.2.post1",
+    "flash": "flash-attn-4==4.0.0b36",
 }
 """The requirement for pip, by the name that entries use. FlashInfer's has CUTLASS's examples in it."""
 
@@ -31,6 +32,7 @@ COMPILERS = {
     "dsl": (
         "nvidia-cutlass-dsl==4.8.1",
         "quack-kernels==0.6.5",
+        "flash-attn-4==4.0.0b36",
         "triton==3.9.0",
         "torch==2.13.0",
     ),
@@ -82,8 +84,10 @@ class Worker:
             return {"TRITON_DEFAULT_FP_FUSION": "1"}
         dump = self.work / "dump"
         dump.mkdir(exist_ok=True)
+        family = self.arch.rstrip("a")
         return {"CUTE_DSL_ARCH": self.arch, "CUTE_DSL_KEEP_PTX": "1", "CUTE_DSL_DUMP_DIR": str(dump),
-                "QUACK_CACHE_ENABLED": "0"}  # fmt: skip
+                "QUACK_CACHE_ENABLED": "0", "QUACK_ARCH": family, "FLASH_ATTENTION_ARCH": family,
+                "FLASH_ATTENTION_NUM_SMS": "132"}  # fmt: skip
 
     def ask(self, request: dict[str, Any]) -> dict[str, Any]:
         """The answer to a request: the PTX text with its launch, or `problem`."""

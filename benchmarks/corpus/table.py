@@ -104,15 +104,26 @@ def _others(result: dict[str, Any]) -> str:
 
 
 def _findings(result: dict[str, Any]) -> str:
-    rows = _by_kernel(result)
     return _table(
-        ["kernel", "hazard", "why the report is right"],
-        ([name, hazard, said] for name in rows for hazard, said in rows[name][0]["findings"].items()),
+        ["kernel", "hazard", "first place in the PTX text", "why the report is right"],
+        (
+            [name, hazard, _place(rows, hazard), said]
+            for name, rows in _by_kernel(result).items()
+            for hazard, said in rows[0]["findings"].items()
+        ),
     )
 
 
-def _one_line(text: str) -> str:
-    return " ".join(text.split())[:200].replace("|", "\\|")
+def _place(rows: list[dict[str, Any]], hazard: str) -> str:
+    """Where the emulator saw a hazard of the kernel first, on the first architecture that has it."""
+    row, place = next((row, row["places"][hazard]) for row in rows if hazard in row.get("places", {}))
+    line, _, instruction = place.partition(": ")
+    return f"{row['on']}, {line}: `{_one_line(instruction, 50)}`"
+
+
+def _one_line(text: str, most: int = 200) -> str:
+    line = " ".join(text.split())
+    return (line if len(line) <= most else f"{line[:most]}...").replace("|", "\\|")
 
 
 def _table(header: list[str], rows: Iterable[list[str]]) -> str:

@@ -134,6 +134,24 @@ def test_pack__says_how_to_declare_constants_where_a_tensor_does_not_fit():
     assert "constants" not in str(caught.value)
 
 
+POINTER = """
+.visible .entry store(.param .u64 out)
+{
+    .reg .b64 %out;
+    ld.param.b64 %out, [out];
+    st.global.b32 [%out], 7;
+    ret;
+}
+"""
+
+
+def test_pack__a_tensor_of_constants_is_also_a_parameter_that_is_a_pointer():
+    """The DSL passes a `cute.Pointer` like that: no struct around it."""
+    out = np.zeros(1, np.int32)
+    launch(HEAD + POINTER, grid=1, block=1, args=pack(HEAD + POINTER, [DslTensor(out, (), ())]))
+    assert out[0] == 7
+
+
 @pytest.mark.parametrize(("declared", "said"), WRONG.values(), ids=WRONG)
 def test_pack__shows_both_lists_where_they_differ(declared, said):
     with pytest.raises(InputError, match=said):

@@ -1,5 +1,6 @@
 """Tensor maps: cuTensorMapEncodeTiled's rules against the driver's answers, and what follows from fields."""
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -7,7 +8,7 @@ import numpy as np
 import pytest
 
 from cutecourse.emulator import TensorMap, TensorMapError, launch
-from cutecourse.emulator.errors import InvalidOperand, LaunchError
+from cutecourse.emulator.errors import AlignmentError, InvalidOperand, LaunchError
 from cutecourse.testing import KernelFailure, Output, check
 from tools.cases import ptx_cases
 from tools.cases import tensor_map_rules as rules
@@ -183,3 +184,41 @@ def test_tensor_map__of_an_array_that_starts_off_a_multiple_of_16_is_refused_at_
     with pytest.raises(TensorMapError, match=r"parameter m: the tensor's address is 0x[0-9a-f]+8") as caught:
         launch(text, grid=1, block=32, args=[whole, made])
     assert caught.value.rule == "address_alignment"
+
+
+PACKED = {"dtype": "16u4_align8b", "strides": [48]}
+
+
+def of_packed(coordinate, **given):
+    """What the case load_2d leaves if a map of elements of 4 bits takes the place of one of 16 bits."""
+    case = ptx_cases.load("tensor/load_2d")
+    values = case.make_args()
+    tensor_map = TensorMap.tiled(values["a"], **{"dims": [80, 5], "box": [64, 4], **PACKED, **given})
+    text = re.sub(r"\{(-?\d+), ", lambda found: "{" + str(coordinate(int(found[1]))) + ", ", case.ptx)
+    launch(text, grid=1, block=128, args=[values["a"], tensor_map, values["d"]])
+    return values["d"]
+
+
+def test_tensor_map__of_packed_elements_moves_their_bytes():
+    """Coordinates, dims and box count elements, of which two lie in a byte."""
+    case = ptx_cases.load("tensor/load_2d")
+    values = case.make_args()
+    wide = TensorMap.tiled(values["a"], dims=[20, 5], strides=[48], box=[16, 4])
+    launch(case.ptx, grid=1, block=128, args=[values["a"], wide, values["d"]])
+    got = of_packed(lambda x: 4 * x if abs(x) < 1 << 20 else x)
+    np.testing.assert_array_equal(got, values["d"])
+
+
+@pytest.mark.parametrize(
+    ("what", "rule"), [({"dims": [79, 5]}, "dim_range"), ({"box": [258, 4]}, "box_range")]
+)
+def test_tensor_map__of_packed_elements_has_whole_bytes(what, rule):
+    with pytest.raises(TensorMapError, match="16u4_align8b; it must be a multiple of 2") as caught:
+        of_packed(lambda x: x, **what)
+    assert caught.value.rule == rule
+
+
+@pytest.mark.parametrize("coordinate", [31, 16])
+def test_copy__of_packed_elements_starts_at_a_chunk(coordinate):
+    with pytest.raises(AlignmentError, match=r"in bytes of 2 elements.*must be a multiple of (32|16)"):
+        of_packed(lambda x: coordinate if x == 8 else 4 * x)

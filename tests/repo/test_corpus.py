@@ -89,7 +89,7 @@ def test_kept__most_kernels_are_right_and_many_use_tcgen05(result) -> None:
 
 
 def test_kept__each_finding_was_met(result) -> None:
-    met = {(row["kernel"], note) for row in result["rows"] for note in row.get("notes", ())}
+    met = {(row["kernel"], hazard) for row in result["rows"] for hazard in row.get("places", {})}
     assert {(entry.name, hazard) for entry in ENTRIES.values() for hazard in entry.findings} <= met
 
 

@@ -7,10 +7,12 @@ from benchmarks.corpus.kernels import (
     cutlass,
     fla,
     fla_chunks,
+    flash,
     flashinfer,
     gems,
     liger,
     quack,
+    quack_gemm,
     sage,
 )
 
@@ -21,9 +23,11 @@ __all__ = [
     "cutlass",
     "fla",
     "fla_chunks",
+    "flash",
     "flashinfer",
     "gems",
     "liger",
     "quack",
+    "quack_gemm",
     "sage",
 ]

@@ -38,7 +38,7 @@ class DslTensor:
     strides      the modes whose stride is none; by default all but those whose stride is 1.
     stride_bits  64, or 32 where the kernel was compiled for strides of 32 bits.
 
-    `DslTensor(array, extents=(), strides=())` is a tensor whose layout is a constant.
+    `DslTensor(array, extents=(), strides=())` is a tensor whose layout is a constant, or a pointer.
     """
 
     array: np.ndarray[Any, Any]
@@ -161,7 +161,7 @@ def pack(ptx: Any, declared: Sequence[Declared], *, entry: str | None = None) ->
             f"{short_name(function.name)} and what is declared for it differ:{listed}"
             + ("\nSay which axes are no constants: DslTensor(array, extents=(0,), strides=())" * is_tensor)
         )
-    return [one.argument() for one in given]
+    return [one.argument(parameter) for one, parameter in zip(given, wanted, strict=True)]
 
 
 @dataclass(frozen=True)
@@ -191,9 +191,11 @@ class _Packed:
             end, widest = start + size, max(widest, step)
         return cls(type(value).__name__, tuple(parts), -(-end // widest) * widest)
 
-    def argument(self) -> Any:
-        """The arguments for `emulator.launch`."""
-        return self.number if self.number is not None else tuple(held for *_, held in self.parts)
+    def argument(self, parameter: Parameter) -> Any:
+        """The argument for `emulator.launch`."""
+        held = tuple(held for *_, held in self.parts)
+        is_alone = len(held) == 1 and not parameter.is_struct
+        return self.number if self.number is not None else held[0] if is_alone else held
 
     def __str__(self) -> str:
         inside = ", ".join(f"{name} at {start}" for name, start, _, _ in self.parts)

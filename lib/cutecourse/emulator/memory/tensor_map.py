@@ -35,9 +35,11 @@ TOKEN_BYTES = 128
 _MAGIC = b"cutecourse's tensor map".ljust(32, b"\0")
 _ELEMENTS = {
     "u8": 1, "u16": 2, "u32": 4, "s32": 4, "u64": 8, "s64": 8, "f16": 2, "f32": 4, "f64": 8, "bf16": 2,
-    "f32_ftz": 4, "tf32": 4, "tf32_ftz": 4,
+    "f32_ftz": 4, "tf32": 4, "tf32_ftz": 4, "16u4_align8b": 1,
 }  # fmt: skip
-"""The element types that a map knows, and their bytes."""
+"""The element types that a map knows, and their bytes; of packed ones, those that hold several elements."""
+_PACKED = {"16u4_align8b": 2}
+"""The types whose elements share a byte, and how many do."""
 _SAME_BITS = {
     "s8": "u8", "b8": "u8", "e4m3": "u8", "e5m2": "u8", "s16": "u16", "b16": "u16", "b32": "u32", "b64": "u64"
 }  # fmt: skip
@@ -70,9 +72,9 @@ class TensorMap:
     This is an argument of `launch`, which turns it into a `BoundTensorMap`. A `kernels.TensorMapSpec` is a
     parameter of a launch specification: it asks the runtime to make one of these.
 
-    dims             extents of the tensor in elements, innermost first
+    dims             extents of the tensor in elements, innermost first; packed elements in bytes
     strides          of dimensions 1 and up, in bytes; the innermost dimension is dense
-    box              how far a copy reaches along each dimension, in elements
+    box              how far a copy reaches along each dimension, as dims
     element_strides  steps along each dimension; the innermost one's is ignored
     """
 
@@ -114,13 +116,15 @@ class TensorMap:
                     starts) in bytes.
         Arguments:  swizzle "none", "32B", "64B" or "128B"; oob_fill "zeros" or "nan"; l2_promotion "none",
                     "64B", "128B" or "256B", which changes nothing here; dtype one of the map's types
-                    (default: the array's; "f32_ftz", "tf32" and "tf32_ftz" need to be named); name for
-                    messages and events (default: the kernel's parameter).
+                    (default: the array's; "f32_ftz", "tf32", "tf32_ftz" and "16u4_align8b", whose bytes
+                    hold two elements of 4 bits each, need to be named); name for messages and events
+                    (default: the kernel's parameter).
         Errors:     TensorMapError, with `rule` one of: array, dtype, rank, counts, address_alignment,
                     dim_range, stride_alignment, stride_range, box_range, box_inner_bytes, box_bytes,
                     element_stride_range, swizzle, swizzle_span, oob_fill, l2_promotion, interleave.
-        Simplified: interleaved layouts and the sub-byte types are not supported. A tensor that does not fit
-                    into the array is found when a copy reaches outside, as with the driver.
+        Simplified: interleaved layouts are not supported, and neither are 16U4_ALIGN16B and 16U6_ALIGN16B,
+                    which leave gaps. A tensor that does not fit into the array is found when a copy reaches
+                    outside, as with the driver.
         Source:     CUDA Driver API, cuTensorMapEncodeTiled. The rule box_bytes is not in its documentation:
                     an H200's driver refuses larger boxes.
 
@@ -134,17 +138,18 @@ class TensorMap:
                 f"a tensor map needs a NumPy array, not a {type(array).__name__}", rule="array"
             )
         steps = (1,) * len(box) if element_strides is None else tuple(element_strides)
+        element = _element(array, dtype)
         made = cls(
             array,
-            _integers("dims", dims),
+            _in_bytes("dims", _integers("dims", dims), element),
             _integers("strides", strides),
-            _integers("box", box),
+            _in_bytes("box", _integers("box", box), element),
             _integers("element_strides", steps),
             swizzle,
             oob_fill,
             interleave,
             l2_promotion,
-            _element(array, dtype),
+            element,
             _integers("offset", [offset])[0],
             name,
         )
@@ -165,6 +170,11 @@ class TensorMap:
     def item_bytes(self) -> int:
         """Bytes of one element."""
         return _ELEMENTS[self.dtype]
+
+    @property
+    def packed(self) -> int:
+        """Elements that share a byte: coordinates along the innermost dimension count them."""
+        return _PACKED.get(self.dtype, 1)
 
     @cached_property
     def counts(self) -> tuple[int, ...]:
@@ -200,7 +210,8 @@ class TensorMap:
     def describe(self) -> str:
         """The map in a few words, for messages."""
         name = f"{self.name}: " if self.name else ""
-        return f"{name}{self.dtype}, dims {self.dims}, box {self.box}"
+        inside = f" in bytes of {self.packed} elements" if self.packed > 1 else ""
+        return f"{name}{self.dtype}{inside}, dims {self.dims}, box {self.box}"
 
     # --- the rules ------------------------------------------------------------------------------------------
 
@@ -274,6 +285,20 @@ def _integers(what: str, values: Sequence[int]) -> tuple[int, ...]:
     if not all(isinstance(v, numbers.Integral) for v in given):
         raise TensorMapError(f"{what} is a sequence of integers, not {values!r}", rule="counts")
     return tuple(int(v) for v in given)
+
+
+def _in_bytes(what: str, numbers: tuple[int, ...], element: str) -> tuple[int, ...]:
+    """Extents, of packed elements in bytes along the innermost dimension."""
+    packed = _PACKED.get(element, 1)
+    if not numbers or packed == 1:
+        return numbers
+    if numbers[0] % packed or (what == "box" and numbers[0] > _MAX_BOX):
+        most = f" and at most {_MAX_BOX}" * (what == "box")
+        raise TensorMapError(
+            f"{what}[0] is {numbers[0]} elements of {element}; it must be a multiple of {packed}{most}",
+            rule=f"{what.removesuffix('s')}_range",
+        )
+    return (numbers[0] // packed, *numbers[1:])
 
 
 def _outside(what: str, values: tuple[int, ...], most: int, rule: str) -> Iterator[tuple[str, str]]:

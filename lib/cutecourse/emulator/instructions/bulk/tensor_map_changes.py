@@ -157,6 +157,11 @@ def _changed(
         allocation, address = found, value
     elif field == "rank":
         made = _of_rank(old, value + 1)
+    elif ordinal == 0 and old.packed > 1:
+        raise origin.error(
+            InvalidOperand,
+            f".{field} 0 of a map of packed elements is not supported ({old.describe()}): load bytes as .u8",
+        )
     elif ordinal is not None:
         name = _ORDINAL[field]
         numbers = list(getattr(old, name))

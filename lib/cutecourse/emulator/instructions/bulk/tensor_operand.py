@@ -81,6 +81,8 @@ class TensorOperand:
                     _check_changed(origin, bound, address)
                 else:
                     known.maps[address] = bound
+            if bound.map.packed > 1:
+                coords = self._in_bytes(Origin(self.site, bundle, lane), bound, coords)
             boxes = known.boxes[self, bound]
             box = boxes.get(coords)
             if box is None:
@@ -92,6 +94,17 @@ class TensorOperand:
             else:
                 bound.allocation.was_read = True
             yield box
+
+    def _in_bytes(self, origin: Origin, bound: BoundTensorMap, coords: tuple[int, ...]) -> tuple[int, ...]:
+        """Coordinates whose innermost one counts bytes and not the elements that share a byte."""
+        packed = bound.map.packed
+        if coords[0] % packed:
+            raise origin.error(
+                AlignmentError,
+                f"the box starts at element {coords[0]} of the innermost dimension ({bound.map.describe()}):"
+                f" it must be a multiple of {packed * CHUNK}",
+            )
+        return (coords[0] // packed, *coords[1:])
 
     def _make(self, origin: Origin, bound: BoundTensorMap, coords: tuple[int, ...]) -> Box:
         """The box of a map at some coordinates, checked."""
