@@ -1,7 +1,6 @@
-"""Packs from owners of a Blackwell: made by hand from the emulator's outputs, accepted; broken ones, refused."""
+"""Packs from owners of a Blackwell, made by hand from the emulator's outputs: accepted, or refused."""
 
 import json
-import shutil
 
 import numpy as np
 import pytest
@@ -25,7 +24,13 @@ def cases():
 def row(case):
     """A row of the throughput as a GPU would give it, at half of its bound."""
     seconds = bench.flops(case.mnk) / 1e15
-    return {**case.__dict__, "seconds": seconds, "tflops": 1000.0, "bound_tflops": {"tensor_cores": 2000.0, "memory": None}, "rows_checked": -(-case.mnk[0] // 128)}  # fmt: skip
+    return {
+        **case.__dict__,
+        "seconds": seconds,
+        "tflops": 1000.0,
+        "bound_tflops": {"tensor_cores": 2000.0, "memory": None},
+        "rows_checked": -(-case.mnk[0] // 128),
+    }
 
 
 @pytest.fixture(scope="module")
@@ -101,7 +106,7 @@ BAD = {
     "shape": (("cases", "{case}", "outputs", "{output}", "shape"), [1], "has the shape [1], not"),
     "bytes": (("cases", "{case}", "outputs", "{output}", "bytes"), "AAAA", "cannot be read"),
     "too_fast": (("throughput", 0, "bound_tflops"), {"tensor_cores": 900.0}, "more than its bound 900"),
-    "arithmetic": (("throughput", 0, "tflops"), 1500.0, "1500.0 TFLOP/s, but its seconds give 1000"),
+    "arithmetic": (("throughput", 0, "tflops"), 1500.0, "1500.0 TFLOP/s, but its seconds give 1000.0"),
     "unchecked": (("throughput", 1, "rows_checked"), 0, "row 1: 0 rows checked of 16"),
     "half_a_row": (("throughput", 1, "mnk"), None, "row 1: KeyError 'mnk'"),
     "no_rows": (("throughput",), "none", "throughput: no list of rows"),
@@ -169,18 +174,13 @@ def test_make__goes_on_when_a_case_is_refused(cases):
 
 
 def test_coverage__says_what_a_pack_shows(made, cases, tmp_path, monkeypatch):
-    for name in ("cases", "recordings"):
-        shutil.copytree(
-            emulator_coverage.TESTS / name, tmp_path / name, ignore=shutil.ignore_patterns("*.npz")
-        )
-    written(made, tmp_path / "recordings" / "blackwell" / "b300.json")
-    whole = packs.cases_for_blackwell
-    monkeypatch.setattr(packs, "cases_for_blackwell", lambda given=None: whole(cases))
-    coverage = emulator_coverage.measure(tmp_path)
+    sent = [packs.check(written(made, tmp_path / "b300.json"), cases)]
+    monkeypatch.setattr(emulator_coverage, "accepted", lambda folder: sent)
+    coverage = emulator_coverage.measure()
     monkeypatch.setattr(emulator_coverage, "_measured", lambda: coverage)
     shown = emulator_coverage.markdown("blackwell")
     assert "NVIDIA B300 (10.3), driver 580.1" in shown
-    assert "2 cases as expected, 0 differ, 0 were refused" in shown
+    assert "2 cases as expected, 0 differ, 0 refused" in shown
     assert "1000 (" in shown
     seen = [name for name, count in coverage.counts.items() if count.seen]
     assert any(name.startswith("tcgen05") for name in seen)
