@@ -121,7 +121,10 @@ def check(path: Path, cases: Iterable[Case] | None = None) -> Seen:
         raise BadPack(f"{path.name} is refused:\n" + "\n".join(f"  {one}" for one in problems))
     assert isinstance(rows, list)
     return Seen(
-        *(pack[key] for key in ("machine", "compute_capability", "driver", "date")),
+        pack["machine"],
+        pack["compute_capability"],
+        pack["driver"],
+        pack["date"],
         tuple(agree),
         differ,
         pack["refused"],
