@@ -85,6 +85,7 @@ check: $(VENV)/.all.stamp ## Say whether recordings, exercises, lock files and v
 	$(PY) -m tools.record --check
 	$(PY) -m tools.exercises --check
 	$(PY) -m tools.emulator_coverage
+	$(PY) -m tools.blackwell_pack --check
 	$(PY) -m tools.third_party --check
 	$(PY) -m tools.lock --check
 

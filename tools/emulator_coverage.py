@@ -32,6 +32,7 @@ from cutecourse.kernels.spec import runs_on
 from cutecourse.ptx import parse
 from cutecourse.ptx.scopes import flatten
 from tools.cases.case_texts import case_texts, hint
+from tools.cases.packs import FOLDER, Seen, accepted
 from tools.paths import RECORDED_ON, RECORDED_TARGET, RECORDING_GPU, ROOT, AuthoringError
 
 TESTS = ROOT / "tests" / "emulator"
@@ -59,6 +60,8 @@ class Count:
     """Its different spellings, with all modifiers, in those."""
     unrecorded: set[str] = field(default_factory=set)
     """Cases with it that can be recorded and are not yet."""
+    seen: set[str] = field(default_factory=set)
+    """Cases with it whose outputs a Blackwell GPU gave as expected, by a pack from its owner."""
     specification: set[str] = field(default_factory=set)
     """Cases with it that no GPU at hand could run, compared with what the document says."""
     modules: set[str] = field(default_factory=set)
@@ -78,6 +81,8 @@ class Coverage:
     """Why cases are specification only."""
     machines: frozenset[str]
     """Machine, driver and day of the recordings."""
+    packs: tuple[Seen, ...]
+    """What owners of Blackwell GPUs have sent."""
 
 
 def measure(folder: Path = TESTS) -> Coverage:
@@ -88,6 +93,8 @@ def measure(folder: Path = TESTS) -> Coverage:
     """
     hashes, machines = _recordings(folder / "recordings" / RECORDED_TARGET)
     counts = {info.name: Count() for info in supported_instructions()}
+    sent = tuple(accepted(folder / "recordings" / FOLDER.name))
+    seen = {case for one in sent for case in one.agree}
     recorded, specification, reasons = set(), set(), set()
     unrecorded: dict[str, set[str]] = {}
     for case, source in case_texts(folder / "cases").items():
@@ -107,6 +114,7 @@ def measure(folder: Path = TESTS) -> Coverage:
             count = counts[info.name]
             if reason:
                 count.specification.add(case)
+                count.seen |= {case} & seen
             elif case in hashes:
                 count.recorded.add(case)
                 count.forms.add(form)
@@ -125,6 +133,7 @@ def measure(folder: Path = TESTS) -> Coverage:
         frozenset(specification),
         frozenset(reasons),
         frozenset(machines),
+        sent,
     )
 
 
@@ -215,9 +224,11 @@ def _summary() -> str:
     coverage = _measured()
     known = [info for info in supported_instructions() if not info.refused]
     counts = [coverage.counts[info.name] for info in known]
-    on_gpu = sum(bool(count.recorded) for count in counts)
-    waiting = sum(bool(count.unrecorded) and not count.recorded for count in counts)
-    specified = sum(bool(count.specification) and not count.recorded | count.unrecorded for count in counts)
+    on_gpu = sum(bool(count.recorded | count.seen) for count in counts)
+    waiting = sum(bool(count.unrecorded) and not count.recorded | count.seen for count in counts)
+    specified = sum(
+        bool(count.specification) and not count.recorded | count.seen | count.unrecorded for count in counts
+    )
     groups = [
         f"{on_gpu} stand in cases that a GPU ran",
         f"{waiting} only in cases that are not yet recorded on hardware" if waiting else "",
@@ -253,12 +264,35 @@ def _unmet() -> str:
     for info in supported_instructions():
         if not info.refused:
             families[info.name.partition(".")[0]].append(counts[info.name])
-    unmet = {name: len(own) for name, own in families.items() if not any(count.recorded for count in own)}
+    unmet = {
+        name: len(own)
+        for name, own in families.items()
+        if not any(count.recorded | count.seen for count in own)
+    }
     if not unmet:
         return "A GPU has run cases of every family of instructions."
     large = [f"`{name}` ({size} instructions)" for name, size in unmet.items() if size > 1]
     single = [f"`{name}`" for name, size in unmet.items() if size == 1]
     return f"No GPU has run a case of these families of instructions: {', '.join([*large, *single])}."
+
+
+def _blackwell() -> str:
+    """What GPUs with tcgen05 did, by the packs of their owners."""
+    packs = _measured().packs
+    if not packs:
+        return "No Blackwell GPU has run a case yet."
+    rows = [
+        [
+            _plain(f"{one.machine} ({one.compute_capability}), driver {one.driver}, {one.date}"),
+            one.counts,
+            ", ".join(_code(name) for name in (*one.differ, *one.refused)) or "none",
+            f"{one.fastest['tflops']:.0f} ({_code(one.fastest['kernel'])})"
+            if one.fastest
+            else "not measured",
+        ]
+        for one in packs
+    ]
+    return _table(["GPU", "cases", "those that differ or were refused", "most TFLOP/s of our kernels"], rows)
 
 
 def _instruction_rows() -> str:
@@ -302,6 +336,8 @@ def _verified(info: InstructionInfo, counts: dict[str, Count], infos: Iterable[I
     count = counts[info.name]
     if count.recorded:
         return "a GPU"
+    if count.seen:
+        return "a Blackwell GPU of a reader"
     if count.unrecorded:
         return "its cases' expectations"
     if count.specification:
@@ -351,6 +387,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "summary": _summary,
     "unmet": _unmet,
     "unrecorded": _unrecorded_rows,
+    "blackwell": _blackwell,
     "instructions": _instruction_rows,
     "refused": _refused_rows,
     "simplified": _simplified_rows,

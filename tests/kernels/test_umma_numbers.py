@@ -157,8 +157,8 @@ def stored(spec, **where):
         (umma_classes, (130, 1032, 72), {"sms": 1, "pairs": 3}),
         (umma_scheduled, (2, 8, 8), {"fuses": True}),
         (umma_scheduled, (768, 776, 72), {}),  # three rows of tiles: the last group has one
-        (umma_scheduled, (768, 776, 72), {"pairs": 2, "stages": 1, "blends": True}),
-        (umma_scheduled, (512, 520, 200), {"columns": 128, "stages": 5, "fuses": True}),
+        (umma_scheduled, (264, 520, 72), {"pairs": 2, "stages": 1, "blends": True}),
+        (umma_scheduled, (264, 264, 200), {"columns": 128, "stages": 5, "fuses": True}),
         (umma_scheduled, (300, 400, 72), {"sms": 1, "columns": 128, "ctas": 2, "fuses": True}),
         (umma_scheduled, (392, 328, 72), {"columns": 128, "ctas": 2, "blends": True}),
     ],
@@ -179,7 +179,7 @@ def test_persistent__takes_its_accumulators_in_turn():
 def test_persistent__its_faults_are_reported_under_every_seed(name):
     fault = faults_of("umma_persistent")[name]
     spec = twin(umma_persistent.LAUNCH.with_fault(fault))
-    for seed in range(6):
+    for seed in range(2):  # the kept table of benchmarks/luck.py has fifty
         with pytest.raises(tuple(getattr(errors, kind) for kind in fault.reports)):
             stored(spec, device="emulator", seed=seed)
 
