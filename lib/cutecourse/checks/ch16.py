@@ -29,6 +29,7 @@ def check_row_sum(answer: object) -> str:
     """A row's maximum and its sum of powers of two, in one pass."""
     import numpy as np
 
+    from cutecourse.kernels.spec import LaunchSpec
     from cutecourse.runtime import run
 
     x = _logits()
@@ -39,7 +40,7 @@ def check_row_sum(answer: object) -> str:
     unjoined = np.column_stack([right[:, 0], total.sum(1)])
     never, sums = _of_lanes(x, rescales=False)
     unscaled = np.column_stack([right[:, 0], (sums * 2.0 ** (never - right[:, :1])).sum(1)])
-    given = {"x": x, "y": np.full((6, 2), UNWRITTEN, np.float32)}
+    given: dict[str, Any] = {"x": x, "y": np.full((6, 2), UNWRITTEN, np.float32)}
     same_outputs(
         answer,
         given,
@@ -55,7 +56,9 @@ def check_row_sum(answer: object) -> str:
             ]
         },
     )  # fmt: skip
-    memory = run(answer, device="emulator", memory_report=True, **given).memory  # type: ignore[arg-type]
+    assert isinstance(answer, LaunchSpec)  # same_outputs has refused everything else
+    memory = run(answer, device="emulator", memory_report=True, **given).memory
+    assert memory is not None
     loads = sum(row.executions for row in memory.of(space="global", kind="load"))
     if loads > 6 * 3:
         raise WrongAnswer(
@@ -248,6 +251,6 @@ def _snake(heads: int, blocks: int, ctas: int) -> _Items:
     return [item for number, one in enumerate(rounds) for item in (one[::-1] if number % 2 else one)]
 
 
-def _slowest(order: Any, ctas: int) -> int:
+def _slowest(order: _Items, ctas: int) -> int:
     """The tiles of the CTA that has the most."""
     return max(sum(block + 1 for _, block in order[cta::ctas]) for cta in range(ctas))
