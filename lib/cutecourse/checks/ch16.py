@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from cutecourse.checks.accumulators import UNWRITTEN
@@ -11,6 +12,8 @@ from cutecourse.checks.result import WrongAnswer
 
 if TYPE_CHECKING:
     import numpy as np
+
+    from cutecourse.kernels.spec import LaunchSpec
 
 _ROW = 75  # elements of a row of exercise 16.1
 _Items = list[tuple[int, int]]
@@ -242,6 +245,96 @@ def check_causal_order(answer: object) -> str:
             said, where=where, expected=f"{least} tiles for the slowest CTA", got=f"{got} tiles"
         )
     return "Long items first, and every second round turned around: what a CTA has too much of, its next item makes up for."
+
+
+@exercise(
+    "16.5",
+    "A bug to find: the turn that goes nowhere",
+    hints=[
+        "Which barrier does warp 2 wait at, and who should arrive there?",
+        "64 threads complete a turn: the 32 that wait, and 32 arrivals. May both be the same warp's?",
+        "After its MMAs, a consumer arrives at a barrier. At which one?",
+    ],
+)
+def check_turn(answer: object) -> str:
+    """A consumer that hands the next turn to itself."""
+    from cutecourse.runtime import run
+
+    spec, given = _turns(repaired_text(answer, "16.5"))
+    same_outputs(
+        spec,
+        given,
+        {"o": _of_keys(given)},
+        emulator_first=True,
+        reports={
+            "waits at barrier 1": "The first consumer never gets its turn.",
+            "waits at barrier 2": "The second consumer never gets its turn.",
+            "DeadlockError": "The kernel stands still.",
+        },
+    )
+    trace = run(spec, device="emulator", trace=True, **given).trace
+    assert trace is not None
+    turns = Counter(event["number"] for event in trace.of("barrier.wait"))
+    if (turns[1], turns[2]) != (4, 4):
+        raise WrongAnswer(
+            "The result is right, but the consumers no longer take turns.",
+            expected="4 waits at barrier 1 and 4 at barrier 2, one per tile",
+            got=f"{turns[1]} and {turns[2]}",
+        )
+    return "A turn is given, not taken: a warp waits at its own barrier and arrives at the other's."
+
+
+@exercise(
+    "16.6",
+    "A bug to find: V under the second product",
+    hints=[
+        "The report names a line that writes and a line that has read. What lies at byte 512 of a stage?",
+        "`empty` tells the producer that nobody will read the stage again.",
+        "Which instruction is the last one that reads the stage?",
+    ],
+)
+def check_free(answer: object) -> str:
+    """A stage that is freed before the second product has read V."""
+    spec, given = _turns(repaired_text(answer, "16.6"))
+    same_outputs(
+        spec,
+        given,
+        {"o": _of_keys(given)},
+        emulator_first=True,
+        reports={
+            "SharedMemoryRace": "The producer still overwrites a stage that a consumer reads.",
+            "mbarrier empty": "The producer waits for a stage that nobody frees.",
+        },
+    )
+    return "A stage belongs to its consumers until the last product that reads it, and with attention there are two."
+
+
+def _turns(text: str) -> tuple[LaunchSpec, dict[str, Any]]:
+    """The launch of a text in place of attention_turns, and its arguments.
+
+    In each query, one key has all the weight, so that O is exact: query i sees key 2 i alone.
+    """
+    import numpy as np
+
+    from cutecourse.kernels import attention_turns
+
+    q, k = np.zeros((32, 16), np.float16), np.zeros((64, 16), np.float16)
+    # The bits of a number as signs: two numbers that differ in a bit have a logit less by 32.
+    q[:, :6] = 64 - 128 * (2 * np.arange(32)[:, None] >> np.arange(6) & 1)
+    k[:, :6] = 1 - 2 * (np.arange(64)[:, None] >> np.arange(6) & 1)
+    v = (
+        np.random.default_rng(165).integers(1, 9, (64, 16)).astype(np.float16)
+    )  # a weight of 1e-14 would show beside 0
+    given = {"q": q, "k": k, "v": v, "o": np.full((32, 16), UNWRITTEN, np.float32)}
+    return attention_turns.LAUNCH.with_text(text), given
+
+
+def _of_keys(given: dict[str, Any]) -> np.ndarray[Any, Any]:
+    """What `_turns` makes of its arguments: the row of V of the key that each query sees."""
+    import numpy as np
+
+    v: np.ndarray[Any, Any] = given["v"]
+    return v[2 * np.arange(32)].astype(np.float32)
 
 
 def _snake(heads: int, blocks: int, ctas: int) -> _Items:
