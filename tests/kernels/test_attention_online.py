@@ -8,17 +8,17 @@ import numpy as np
 import pytest
 
 from cutecourse import runtime
-from cutecourse.kernels import SpecError, attention_map, attention_online, twin
+from cutecourse.kernels import SpecError, attention_map, attention_online, attention_turns, twin
 
 DEVICES = pytest.mark.parametrize(
     "device", ["emulator", pytest.param("cuda:0", marks=pytest.mark.gpu, id="gpu")]
 )
 
 
-def reference(q, k, v, causal):
-    """softmax(Q K^T / 8) V in float64, from the whole of S."""
+def reference(q, k, v, causal=False):
+    """softmax(Q K^T / sqrt(D)) V in float64, from the whole of S."""
     q, k, v = (array.astype(np.float64) for array in (q, k, v))
-    s = q @ k.transpose(0, 2, 1) / 8
+    s = q @ k.transpose(0, 2, 1) / np.sqrt(q.shape[2])
     if causal:
         s = np.where(np.tri(s.shape[1], dtype=bool), s, -np.inf)
     p = np.exp(s - s.max(-1, keepdims=True))
@@ -63,6 +63,18 @@ def test_attention__rescales_where_the_maximum_grows_in_each_tile(device):
 @pytest.mark.parametrize("seed", [0, pytest.param(7, marks=pytest.mark.long)])
 def test_attention__is_right_in_any_order_of_the_warps(seed):
     check(1, 150, True, seed, "emulator")
+
+
+@DEVICES
+@pytest.mark.parametrize("seed", [0, 3])
+def test_attention_turns__is_that_of_float64(seed, device):
+    random = np.random.default_rng(seed)
+    q, k, v = (random.standard_normal((rows, 16)).astype(np.float16) for rows in (32, 64, 64))
+    empty = np.full((32, 16), np.nan, np.float32)
+    run = runtime.run(attention_turns, device=device, seed=seed, q=q, k=k, v=v, o=empty)
+    error = np.abs(run["o"] - reference(q[None], k[None], v[None])[0]).max()
+    assert error <= 2.0**-10 * np.abs(v.astype(np.float64)).max()
+    assert run.notes == ()
 
 
 def test_spec__refuses_nothing_to_do():

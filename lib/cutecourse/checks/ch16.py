@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from cutecourse.checks.accumulators import UNWRITTEN
@@ -11,6 +12,8 @@ from cutecourse.checks.result import WrongAnswer
 
 if TYPE_CHECKING:
     import numpy as np
+
+    from cutecourse.kernels.spec import LaunchSpec
 
 _ROW = 75  # elements of a row of exercise 16.1
 _Items = list[tuple[int, int]]
@@ -29,6 +32,7 @@ def check_row_sum(answer: object) -> str:
     """A row's maximum and its sum of powers of two, in one pass."""
     import numpy as np
 
+    from cutecourse.kernels.spec import LaunchSpec
     from cutecourse.runtime import run
 
     x = _logits()
@@ -39,7 +43,7 @@ def check_row_sum(answer: object) -> str:
     unjoined = np.column_stack([right[:, 0], total.sum(1)])
     never, sums = _of_lanes(x, rescales=False)
     unscaled = np.column_stack([right[:, 0], (sums * 2.0 ** (never - right[:, :1])).sum(1)])
-    given = {"x": x, "y": np.full((6, 2), UNWRITTEN, np.float32)}
+    given: dict[str, Any] = {"x": x, "y": np.full((6, 2), UNWRITTEN, np.float32)}
     same_outputs(
         answer,
         given,
@@ -55,7 +59,9 @@ def check_row_sum(answer: object) -> str:
             ]
         },
     )  # fmt: skip
-    memory = run(answer, device="emulator", memory_report=True, **given).memory  # type: ignore[arg-type]
+    assert isinstance(answer, LaunchSpec)  # same_outputs has refused everything else
+    memory = run(answer, device="emulator", memory_report=True, **given).memory
+    assert memory is not None
     loads = sum(row.executions for row in memory.of(space="global", kind="load"))
     if loads > 6 * 3:
         raise WrongAnswer(
@@ -241,6 +247,96 @@ def check_causal_order(answer: object) -> str:
     return "Long items first, and every second round turned around: what a CTA has too much of, its next item makes up for."
 
 
+@exercise(
+    "16.5",
+    "A bug to find: the turn that goes nowhere",
+    hints=[
+        "Which barrier does warp 2 wait at, and who should arrive there?",
+        "64 threads complete a turn: the 32 that wait, and 32 arrivals. May both be the same warp's?",
+        "After its MMAs, a consumer arrives at a barrier. At which one?",
+    ],
+)
+def check_turn(answer: object) -> str:
+    """A consumer that hands the next turn to itself."""
+    from cutecourse.runtime import run
+
+    spec, given = _turns(repaired_text(answer, "16.5"))
+    same_outputs(
+        spec,
+        given,
+        {"o": _of_keys(given)},
+        emulator_first=True,
+        reports={
+            "waits at barrier 1": "The first consumer never gets its turn.",
+            "waits at barrier 2": "The second consumer never gets its turn.",
+            "DeadlockError": "The kernel stands still.",
+        },
+    )
+    trace = run(spec, device="emulator", trace=True, **given).trace
+    assert trace is not None
+    turns = Counter(event["number"] for event in trace.of("barrier.wait"))
+    if (turns[1], turns[2]) != (4, 4):
+        raise WrongAnswer(
+            "The result is right, but the consumers no longer take turns.",
+            expected="4 waits at barrier 1 and 4 at barrier 2, one per tile",
+            got=f"{turns[1]} and {turns[2]}",
+        )
+    return "A turn is given, not taken: a warp waits at its own barrier and arrives at the other's."
+
+
+@exercise(
+    "16.6",
+    "A bug to find: V under the second product",
+    hints=[
+        "The report names a line that writes and a line that has read. What lies at byte 512 of a stage?",
+        "`empty` tells the producer that nobody will read the stage again.",
+        "Which instruction is the last one that reads the stage?",
+    ],
+)
+def check_free(answer: object) -> str:
+    """A stage that is freed before the second product has read V."""
+    spec, given = _turns(repaired_text(answer, "16.6"))
+    same_outputs(
+        spec,
+        given,
+        {"o": _of_keys(given)},
+        emulator_first=True,
+        reports={
+            "SharedMemoryRace": "The producer still overwrites a stage that a consumer reads.",
+            "mbarrier empty": "The producer waits for a stage that nobody frees.",
+        },
+    )
+    return "A stage belongs to its consumers until the last product that reads it, and with attention there are two."
+
+
+def _turns(text: str) -> tuple[LaunchSpec, dict[str, Any]]:
+    """The launch of a text in place of attention_turns, and its arguments.
+
+    In each query, one key has all the weight, so that O is exact: query i sees key 2 i alone.
+    """
+    import numpy as np
+
+    from cutecourse.kernels import attention_turns
+
+    q, k = np.zeros((32, 16), np.float16), np.zeros((64, 16), np.float16)
+    # The bits of a number as signs: two numbers that differ in a bit have a logit less by 32.
+    q[:, :6] = 64 - 128 * (2 * np.arange(32)[:, None] >> np.arange(6) & 1)
+    k[:, :6] = 1 - 2 * (np.arange(64)[:, None] >> np.arange(6) & 1)
+    v = (
+        np.random.default_rng(165).integers(1, 9, (64, 16)).astype(np.float16)
+    )  # a weight of 1e-14 would show beside 0
+    given = {"q": q, "k": k, "v": v, "o": np.full((32, 16), UNWRITTEN, np.float32)}
+    return attention_turns.LAUNCH.with_text(text), given
+
+
+def _of_keys(given: dict[str, Any]) -> np.ndarray[Any, Any]:
+    """What `_turns` makes of its arguments: the row of V of the key that each query sees."""
+    import numpy as np
+
+    v: np.ndarray[Any, Any] = given["v"]
+    return v[2 * np.arange(32)].astype(np.float32)
+
+
 def _snake(heads: int, blocks: int, ctas: int) -> _Items:
     """All items by falling cost, every second round of the CTAs turned around."""
     items = [(head, block) for block in reversed(range(blocks)) for head in range(heads)]
@@ -248,6 +344,6 @@ def _snake(heads: int, blocks: int, ctas: int) -> _Items:
     return [item for number, one in enumerate(rounds) for item in (one[::-1] if number % 2 else one)]
 
 
-def _slowest(order: Any, ctas: int) -> int:
+def _slowest(order: _Items, ctas: int) -> int:
     """The tiles of the CTA that has the most."""
     return max(sum(block + 1 for _, block in order[cta::ctas]) for cta in range(ctas))

@@ -211,7 +211,7 @@ CHAPTERS = (
         number=16,
         slug="attention",
         title="Attention in One Pass",
-        kernels=("attention_map", "attention_online"),
+        kernels=("attention_map", "attention_online", "attention_turns"),
         target="sm_80",
         reason="mma.sync.m16n8k16 on f16 came with compute capability 8.0 and later GPUs still have it",
     ),

@@ -68,7 +68,7 @@ FAULTS = by_name(
         "the next tile of K is loaded while other warps still read this one",
         source=((BARRIER, ""),),
         twin=((BARRIER_PTX, ""),),
-        reports=("SharedMemoryRace",),
+        reports=("SharedMemoryRace", "UninitializedRead"),
     ),
     Fault(
         "v_too_early",
