@@ -6,17 +6,17 @@ import difflib
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pytest
 
 from benchmarks import museum as benchmark
-from benchmarks import museum_table
+from benchmarks import museum_table, sanitizer
 from cutecourse import museum
 from cutecourse.emulator import EmulatorError, errors, prove
 from cutecourse.museum import Exhibit, ExhibitError, exhibits
-from cutecourse.runtime import Discovery, launch_of, run
+from cutecourse.runtime import Device, Discovery, GpuError, launch_of, run
 from cutecourse.runtime.assembly import find_ptxas
 
 EXHIBITS = exhibits()
@@ -200,6 +200,52 @@ def test_runs__go_on_in_new_processes_until_three_are_lost(monkeypatch: pytest.M
     monkeypatch.setattr(benchmark, "limited", limited)
     assert benchmark.observe_runs("runaway_math", "broken")["ends"] == {"right": 12, "hung": 3}
     assert asked == [50, 45, 40]
+
+
+class FakeKernel:
+    """A kernel on a GPU that is not there: the third launch of an exhibit ends with an error."""
+
+    launches = 0
+
+    def __init__(self, ptx: str, entry: str, *, dynamic_smem: int = 0) -> None:
+        assert sanitizer.lined(ptx, entry).count(".loc 1 ") > 3
+        self.entry = entry
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        pass
+
+    def launch(self, args: list[Any], **shape: Any) -> None:
+        if self.entry == "fill":
+            assert shape == {"grid": (264, 1, 1), "block": (1024, 1, 1)}
+            return
+        FakeKernel.launches += 1
+        if FakeKernel.launches == 2:
+            args[1][...] = EXHIBITS[self.entry].expected()["out"]
+        if FakeKernel.launches == 3:
+            raise GpuError("the GPU could not launch: CUDA_ERROR_LAUNCH_FAILED\nmore")
+
+
+def test_run_here__says_how_each_run_ends(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    gpu = Device(0, "NVIDIA H200", (9, 0), 141 * 2**30, 132)
+    monkeypatch.setattr(benchmark.runtime, "discover", lambda: Discovery((gpu,), "13.0", None))
+    monkeypatch.setattr(benchmark, "LinedKernel", FakeKernel)
+    benchmark.run_here(EXHIBITS["empty_sequence"], "broken", 5)
+    said = capsys.readouterr().out
+    assert said.splitlines()[:2] == ["wrong", "right"]
+    assert dict(benchmark.ends(said, 0)) == {"wrong": 1, "right": 1, "error": 1}
+
+
+@pytest.mark.program("ptxas")
+def test_filling_kernel__is_assembled(tmp_path: Path) -> None:
+    source = tmp_path / "fill.ptx"
+    source.write_text(sanitizer.lined(benchmark._FILL, "fill"), encoding="utf-8")
+    command = [str(find_ptxas()), "-arch=sm_90a", "-o", str(tmp_path / "out"), str(source)]
+    assert subprocess.run(command, check=False).returncode == 0
 
 
 def test_checker__is_judged_by_its_exit_status() -> None:
