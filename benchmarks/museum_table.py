@@ -22,6 +22,8 @@ from tools.paths import BOOK, CHAPTERS
 _WIDTH = 92
 _NO_GPU = "no Blackwell"
 _STORY = re.compile(r"^\((?P<label>exhibit-[\w-]+)\)=\n## (?P<words>.+)$", re.MULTILINE)
+_PLACES = {"issue": "issues", "pull request": "pull", "commit": "commit"}
+_SOURCE = re.compile(r"(?P<kind>issue|pull request|commit) #?(?P<number>[0-9a-f]+)")
 _TITLE = re.compile(r"^# (?P<words>.+)$", re.MULTILINE)
 
 
@@ -123,9 +125,9 @@ def source(exhibit: Exhibit) -> str:
     """Where the bug was published, its rule, who finds it, and the chapter that explains it."""
     row = kept()[exhibit.name]
     found = SEEDS - row["seeds"].get("", 0)
-    where = f"{exhibit.project}, {exhibit.source}; {_code(exhibit.file)}"
+    where = f"{exhibit.project}, {_linked(exhibit)}; {_code(exhibit.file)}"
     finds = f"compute-sanitizer: {_sanitizer(exhibit)}; 50 runs on a GPU: {_runs(exhibit)}"
-    return f"""**Published:** {where}. *{_sentence(exhibit.status)}*
+    return f"""**Published:** {where}. *{_sentence(exhibit.status)}* Symptom: {exhibit.symptom}.
 
 **The rule:** {exhibit.rule} ({_document(exhibit.section)})
 
@@ -141,6 +143,17 @@ PARTS: dict[str, Callable[[Exhibit], str]] = {"report": report, "difference": di
 def _further(line: str) -> str:
     """The indentation of the lines that go on with a line of a report."""
     return " " * (len(line) - len(line.lstrip()) + 4)
+
+
+def _linked(exhibit: Exhibit) -> str:
+    """The source with links to its commits, pull requests and issues."""
+    project = exhibit.project.split()[-1]
+
+    def link(found: re.Match[str]) -> str:
+        place = _PLACES[found["kind"]]
+        return f"[{found[0]}](https://github.com/{project}/{place}/{found['number']})"
+
+    return _SOURCE.sub(link, exhibit.source)
 
 
 def _code(file: str) -> str:

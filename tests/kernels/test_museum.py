@@ -100,7 +100,7 @@ def test_parts__of_a_story_say_what_they_should(part: str) -> None:
     right = {
         "report": "Seed 0:\n\n```text\nDeadlockError: no warp can go on",
         "difference": "\n-    mov.u32             %bar, 1;\n+    mad.lo.u32          %bar, %slot, 4, 1;",
-        "source": "**Explained in** [12c · One slow warp](chapters/12c_every_order.md)",
+        "source": "[pull request #4732](https://github.com/flashinfer-ai/flashinfer/pull/4732); `include/",
     }
     assert right[part] in text
 
