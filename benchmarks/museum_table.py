@@ -75,12 +75,12 @@ def label(name: str) -> str:
     return f"exhibit-{name.replace('_', '-')}"
 
 
-def stories() -> dict[str, str]:
-    """The page and the heading of each exhibit's story, from the book's folder, in its order."""
+def stories() -> dict[str, tuple[str, str]]:
+    """Each exhibit's story in the book's order: its heading, and where it is, from the book's folder."""
     named = {label(name): name for name in exhibits()}
     pages = re.findall(r"file: (museum_\w+)$", (BOOK / "_toc.yml").read_text(encoding="utf-8"), re.MULTILINE)
     return {
-        named[found["label"]]: f"{page}.md#{slug(found['words'])}"
+        named[found["label"]]: (found["words"], f"{page}.md#{slug(found['words'])}")
         for page in pages
         for found in _STORY.finditer((BOOK / f"{page}.md").read_text(encoding="utf-8"))
     }
@@ -188,15 +188,15 @@ def _rows() -> Iterator[tuple[str, ...]]:
         "published by",
         "seed 0",
         f"{SEEDS} seeds",
-        "`prove`",
+        "prove",
         "compute-sanitizer",
         "50 runs on a GPU",
     )
     rows = kept()
-    for name, story in stories().items():
+    for name, (heading, story) in stories().items():
         exhibit, row = exhibits()[name], rows[name]
         yield (
-            f"[{exhibit.title}]({story})",
+            f"[{heading}]({story})",
             exhibit.project,
             getattr(errors, row["first"]).hazard.name if row["first"] else "nothing",
             f"{SEEDS - row['seeds'].get('', 0)}",

@@ -81,12 +81,12 @@ def test_texts__differ_only_in_the_bug(name: str) -> None:
 def test_chapter__explains_it_and_links_back(name: str, repository: Path) -> None:
     exhibit = EXHIBITS[name]
     text = (repository / "book" / "chapters" / f"{exhibit.chapter}.md").read_text(encoding="utf-8")
-    assert f"](../{museum_table.stories()[name]})" in text
+    assert f"](../{museum_table.stories()[name][1]})" in text
 
 
 @each()
 def test_story__has_all_its_parts(name: str, repository: Path) -> None:
-    page = museum_table.stories()[name].partition("#")[0]
+    page = museum_table.stories()[name][1].partition("#")[0]
     text = (repository / "book" / page).read_text(encoding="utf-8")
     story = text.partition(f"({museum_table.label(name)})=")[2].partition("\n(exhibit-")[0]
     assert [part for part in museum_table.PARTS if f"{{museum}} {name} {part}" not in story] == []
@@ -168,8 +168,9 @@ def test_table__has_every_exhibit_and_links_to_its_story() -> None:
     assert list(museum_table.kept()) == list(EXHIBITS)
     assert sorted(museum_table.stories()) == list(EXHIBITS)
     rows = museum_table.markdown().splitlines()[2:]
-    for row, (name, story) in zip(rows, museum_table.stories().items(), strict=True):
-        assert f"[{EXHIBITS[name].title}]({story})" in row
+    for row, (name, (heading, story)) in zip(rows, museum_table.stories().items(), strict=True):
+        assert f"[{heading}]({story})" in row
+        assert EXHIBITS[name].project in row
 
 
 @each(["runaway_math", "first_wgmma", "empty_sequence"])
