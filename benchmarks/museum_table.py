@@ -22,6 +22,8 @@ from tools.paths import BOOK, CHAPTERS
 _WIDTH = 92
 _NO_GPU = "no Blackwell"
 _STORY = re.compile(r"^\((?P<label>exhibit-[\w-]+)\)=\n## (?P<words>.+)$", re.MULTILINE)
+_PLACES = {"issue": "issues", "pull request": "pull", "commit": "commit"}
+_SOURCE = re.compile(r"(?P<kind>issue|pull request|commit) #?(?P<number>[0-9a-f]+)")
 _TITLE = re.compile(r"^# (?P<words>.+)$", re.MULTILINE)
 
 
@@ -73,12 +75,12 @@ def label(name: str) -> str:
     return f"exhibit-{name.replace('_', '-')}"
 
 
-def stories() -> dict[str, str]:
-    """The page and the heading of each exhibit's story, from the book's folder, in its order."""
+def stories() -> dict[str, tuple[str, str]]:
+    """Each exhibit's story in the book's order: its heading, and where it is, from the book's folder."""
     named = {label(name): name for name in exhibits()}
     pages = re.findall(r"file: (museum_\w+)$", (BOOK / "_toc.yml").read_text(encoding="utf-8"), re.MULTILINE)
     return {
-        named[found["label"]]: f"{page}.md#{slug(found['words'])}"
+        named[found["label"]]: (found["words"], f"{page}.md#{slug(found['words'])}")
         for page in pages
         for found in _STORY.finditer((BOOK / f"{page}.md").read_text(encoding="utf-8"))
     }
@@ -123,9 +125,9 @@ def source(exhibit: Exhibit) -> str:
     """Where the bug was published, its rule, who finds it, and the chapter that explains it."""
     row = kept()[exhibit.name]
     found = SEEDS - row["seeds"].get("", 0)
-    where = f"{exhibit.project}, {exhibit.source}; {_code(exhibit.file)}"
+    where = f"{exhibit.project}, {_linked(exhibit)}; {_code(exhibit.file)}"
     finds = f"compute-sanitizer: {_sanitizer(exhibit)}; 50 runs on a GPU: {_runs(exhibit)}"
-    return f"""**Published:** {where}. *{_sentence(exhibit.status)}*
+    return f"""**Published:** {where}. *{_sentence(exhibit.status)}* Symptom: {exhibit.symptom}.
 
 **The rule:** {exhibit.rule} ({_document(exhibit.section)})
 
@@ -141,6 +143,17 @@ PARTS: dict[str, Callable[[Exhibit], str]] = {"report": report, "difference": di
 def _further(line: str) -> str:
     """The indentation of the lines that go on with a line of a report."""
     return " " * (len(line) - len(line.lstrip()) + 4)
+
+
+def _linked(exhibit: Exhibit) -> str:
+    """The source with links to its commits, pull requests and issues."""
+    project = exhibit.project.split()[-1]
+
+    def link(found: re.Match[str]) -> str:
+        place = _PLACES[found["kind"]]
+        return f"[{found[0]}](https://github.com/{project}/{place}/{found['number']})"
+
+    return _SOURCE.sub(link, exhibit.source)
 
 
 def _code(file: str) -> str:
@@ -175,15 +188,15 @@ def _rows() -> Iterator[tuple[str, ...]]:
         "published by",
         "seed 0",
         f"{SEEDS} seeds",
-        "`prove`",
+        "prove",
         "compute-sanitizer",
         "50 runs on a GPU",
     )
     rows = kept()
-    for name, story in stories().items():
+    for name, (heading, story) in stories().items():
         exhibit, row = exhibits()[name], rows[name]
         yield (
-            f"[{exhibit.title}]({story})",
+            f"[{heading}]({story})",
             exhibit.project,
             getattr(errors, row["first"]).hazard.name if row["first"] else "nothing",
             f"{SEEDS - row['seeds'].get('', 0)}",

@@ -22,6 +22,7 @@ MODULES = (
     "analysis",
     "memory_report",
     "protocols",
+    "museum",
     "trace",
     "dtypes",
     "layout",

@@ -6,17 +6,17 @@ import difflib
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pytest
 
 from benchmarks import museum as benchmark
-from benchmarks import museum_table
+from benchmarks import museum_table, sanitizer
 from cutecourse import museum
 from cutecourse.emulator import EmulatorError, errors, prove
 from cutecourse.museum import Exhibit, ExhibitError, exhibits
-from cutecourse.runtime import Discovery, launch_of, run
+from cutecourse.runtime import Device, Discovery, GpuError, launch_of, run
 from cutecourse.runtime.assembly import find_ptxas
 
 EXHIBITS = exhibits()
@@ -81,12 +81,12 @@ def test_texts__differ_only_in_the_bug(name: str) -> None:
 def test_chapter__explains_it_and_links_back(name: str, repository: Path) -> None:
     exhibit = EXHIBITS[name]
     text = (repository / "book" / "chapters" / f"{exhibit.chapter}.md").read_text(encoding="utf-8")
-    assert f"](../{museum_table.stories()[name]})" in text
+    assert f"](../{museum_table.stories()[name][1]})" in text
 
 
 @each()
 def test_story__has_all_its_parts(name: str, repository: Path) -> None:
-    page = museum_table.stories()[name].partition("#")[0]
+    page = museum_table.stories()[name][1].partition("#")[0]
     text = (repository / "book" / page).read_text(encoding="utf-8")
     story = text.partition(f"({museum_table.label(name)})=")[2].partition("\n(exhibit-")[0]
     assert [part for part in museum_table.PARTS if f"{{museum}} {name} {part}" not in story] == []
@@ -100,7 +100,7 @@ def test_parts__of_a_story_say_what_they_should(part: str) -> None:
     right = {
         "report": "Seed 0:\n\n```text\nDeadlockError: no warp can go on",
         "difference": "\n-    mov.u32             %bar, 1;\n+    mad.lo.u32          %bar, %slot, 4, 1;",
-        "source": "**Explained in** [12c · One slow warp](chapters/12c_every_order.md)",
+        "source": "[pull request #4732](https://github.com/flashinfer-ai/flashinfer/pull/4732); `include/",
     }
     assert right[part] in text
 
@@ -168,8 +168,9 @@ def test_table__has_every_exhibit_and_links_to_its_story() -> None:
     assert list(museum_table.kept()) == list(EXHIBITS)
     assert sorted(museum_table.stories()) == list(EXHIBITS)
     rows = museum_table.markdown().splitlines()[2:]
-    for row, (name, story) in zip(rows, museum_table.stories().items(), strict=True):
-        assert f"[{EXHIBITS[name].title}]({story})" in row
+    for row, (name, (heading, story)) in zip(rows, museum_table.stories().items(), strict=True):
+        assert f"[{heading}]({story})" in row
+        assert EXHIBITS[name].project in row
 
 
 @each(["runaway_math", "first_wgmma", "empty_sequence"])
@@ -200,6 +201,52 @@ def test_runs__go_on_in_new_processes_until_three_are_lost(monkeypatch: pytest.M
     monkeypatch.setattr(benchmark, "limited", limited)
     assert benchmark.observe_runs("runaway_math", "broken")["ends"] == {"right": 12, "hung": 3}
     assert asked == [50, 45, 40]
+
+
+class FakeKernel:
+    """A kernel on a GPU that is not there: the third launch of an exhibit ends with an error."""
+
+    launches = 0
+
+    def __init__(self, ptx: str, entry: str, *, dynamic_smem: int = 0) -> None:
+        assert sanitizer.lined(ptx, entry).count(".loc 1 ") > 3
+        self.entry = entry
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        pass
+
+    def launch(self, args: list[Any], **shape: Any) -> None:
+        if self.entry == "fill":
+            assert shape == {"grid": (264, 1, 1), "block": (1024, 1, 1)}
+            return
+        FakeKernel.launches += 1
+        if FakeKernel.launches == 2:
+            args[1][...] = EXHIBITS[self.entry].expected()["out"]
+        if FakeKernel.launches == 3:
+            raise GpuError("the GPU could not launch: CUDA_ERROR_LAUNCH_FAILED\nmore")
+
+
+def test_run_here__says_how_each_run_ends(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    gpu = Device(0, "NVIDIA H200", (9, 0), 141 * 2**30, 132)
+    monkeypatch.setattr(benchmark.runtime, "discover", lambda: Discovery((gpu,), "13.0", None))
+    monkeypatch.setattr(benchmark, "LinedKernel", FakeKernel)
+    benchmark.run_here(EXHIBITS["empty_sequence"], "broken", 5)
+    said = capsys.readouterr().out
+    assert said.splitlines()[:2] == ["wrong", "right"]
+    assert dict(benchmark.ends(said, 0)) == {"wrong": 1, "right": 1, "error": 1}
+
+
+@pytest.mark.program("ptxas")
+def test_filling_kernel__is_assembled(tmp_path: Path) -> None:
+    source = tmp_path / "fill.ptx"
+    source.write_text(sanitizer.lined(benchmark._FILL, "fill"), encoding="utf-8")
+    command = [str(find_ptxas()), "-arch=sm_90a", "-o", str(tmp_path / "out"), str(source)]
+    assert subprocess.run(command, check=False).returncode == 0
 
 
 def test_checker__is_judged_by_its_exit_status() -> None:
