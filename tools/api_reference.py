@@ -30,6 +30,7 @@ MODULES = (
     "umma",
     "descriptors",
     "banks",
+    "block_scales",
     "memory_access",
     "runtime",
     "kernels",

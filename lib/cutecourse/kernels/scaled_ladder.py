@@ -141,7 +141,7 @@ def mmas(form: BlockFormat, sms: int, columns: int, guard: str = "@%elected ", s
             lines.append("    add.u64             %desc_b, %desc_b, 2;")
         scales = ", ".join(f"[{name} + {column}]" if column else f"[{name}]" for name in ("%sf_a", "%sf_b"))
         lines.append(
-            f"    mov.b32             %instruction, {described:#010x};     // factors: byte {byte} on"
+            f"    mov.b32             %instruction, {described:#010x};     // factors from byte {byte}"
         )
         lines.append(f"    {guard}tcgen05.mma.cta_group::{sms}.kind::{form.kind}")
         lines.append(f"            [{sums}], %desc_a, %desc_b, %instruction, {scales}, %sum;")

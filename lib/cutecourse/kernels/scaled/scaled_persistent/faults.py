@@ -36,15 +36,6 @@ FAULTS = by_name(
         reports=("UnpromisedOrder",),
     ),
     Fault(
-        "copied_by_one",
-        "the copies are for the leader alone, and the peer's tensor memory gets no scale factors",
-        source=tuple(
-            (f"cta_group::2.32x128b.warpx4 [{to}]", f"cta_group::1.32x128b.warpx4 [{to}]")
-            for to in ("%sf_a", "%sf_b")
-        ),
-        reports=("InvalidOperand",),
-    ),
-    Fault(
         "scales_not_counted",
         "`full` expects the bytes of A and B alone",
         source=(("(16384 + 1024 * 1) * 2 + 16384;", "16384 * 2 + 16384;"),),
