@@ -31,6 +31,7 @@ MODULES = (
     "umma",
     "descriptors",
     "banks",
+    "block_scales",
     "memory_access",
     "runtime",
     "kernels",

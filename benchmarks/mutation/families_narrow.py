@@ -10,7 +10,8 @@ import numpy as np
 
 from benchmarks.mutation.family import Family
 from cutecourse.dtypes import decode, dtype, encode
-from cutecourse.kernels import LaunchSpec, Tensor, TensorMapSpec
+from cutecourse.kernels import LaunchSpec, Tensor, TensorMapSpec, scaled_persistent
+from cutecourse.kernels.scaled_ladder import exact_operands
 from cutecourse.tma import TensorMapEncoding
 from tools.cases import ptx_cases
 
@@ -141,6 +142,20 @@ def _map_replaced() -> Family:
     return Family("map_replaced", "tensor map changed", spec, arrays, {"d": moved})
 
 
+def _persistent(form: str, sms: int) -> Family:
+    """A GEMM of blocks with scale factors, with roles and two accumulators: three tiles for one pair."""
+    spec = scaled_persistent.spec(128 * sms, 384, 192, form=form, sms=sms)
+    given, product = exact_operands(spec, form, seed=22)
+    expected = encode((given["alpha"] * product).astype(np.float32), "bf16")
+    return Family(f"scaled_persistent, {form}", "tcgen05 block scales", spec, given, {"d": expected})
+
+
 def newer_families() -> list[Family]:
     """These kernels."""
-    return [*map(_narrow, _KINDS), *_launch_control(), _map_replaced()]
+    return [
+        *map(_narrow, _KINDS),
+        _persistent("mxf8", 2),
+        _persistent("nvf4", 1),
+        *_launch_control(),
+        _map_replaced(),
+    ]

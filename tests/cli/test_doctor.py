@@ -82,6 +82,7 @@ def test_report__chapters_of_tcgen05_run_on_their_own_generation_only():
         "12_umma_tma_multicast",
         "13_two_sm_umma",
         "14_persistent_umma",
+        "15_block_scales",
     ]
     for chapter in chapters:
         assert chapter["here"] == "native"

@@ -17,7 +17,9 @@ SHARED_MEMORY_BYTES = 227 * 1024
 # Four warps share an SM's 64 Ki registers with whoever else is there; a thread can have 255 (same table).
 REGISTERS = 255
 
-UMMA_KERNELS = [name for chapter in CHAPTERS if chapter.target == "sm_100a" for name in chapter.kernels]
+UMMA_KERNELS = [
+    name for chapter in CHAPTERS for name in chapter.kernels if kernel_module(name).LAUNCH.target == "sm_100a"
+]
 SPECS = {
     f"{name}.{attribute}": spec
     for name in UMMA_KERNELS
@@ -53,6 +55,12 @@ MMAS = {
     "umma_scheduled.TWO_CTAS": (2, 4),
     "umma_classes.LAUNCH": (2, 4),
     "umma_classes.ONE_SM": (1, 4),
+    "scale_stamp.LAUNCH": (1, 0),
+    "scaled_one.LAUNCH": (1, 4),
+    "scaled_one.FOUR_BITS": (1, 4),
+    "scaled_persistent.LAUNCH": (2, 4),
+    "scaled_persistent.FOUR_BITS": (2, 4),
+    "scaled_persistent.QUANTISED": (1, 4),
 }
 
 
@@ -90,7 +98,10 @@ def test_umma_kernel__assembles_without_spills(name, arch, tmp_path, record_prop
 def test_umma_kernel__multiplies_and_gives_its_tensor_memory_back(name):
     sms, count = MMAS[name]
     ptx = runtime.compile(SPECS[name]).ptx
-    assert re.findall(r"tcgen05\.mma\.cta_group::(\d)\.kind::f16", ptx) == [str(sms)] * count
+    assert (
+        re.findall(r"tcgen05\.mma\.cta_group::(\d)\.kind::(?:f16|mx\w+\.block_scale)", ptx)
+        == [str(sms)] * count
+    )
     for operation in ("alloc", "relinquish_alloc_permit", "dealloc"):
         assert re.findall(rf"tcgen05\.{operation}\.cta_group::(\d)", ptx) == [str(sms)]
 

@@ -25,6 +25,7 @@ from cutecourse.widgets import (
     MmaOwnership,
     Predict,
     Reveal,
+    ScaleViewer,
     StateGraph,
     TmaBox,
     TmemViewer,
@@ -123,6 +124,12 @@ def walk_states(page: Any) -> None:
     cc(page, "on").click()
 
 
+def choose_factor(page: Any) -> None:
+    cc(page, "form").select_option("nvf4")
+    cc(page, "m").fill("77")
+    cc(page, "k").fill("200")
+
+
 def masks() -> ClusterMasks:
     return ClusterMasks((4, 4))
 
@@ -155,6 +162,7 @@ KINDS: dict[str, tuple[Callable[[], Any], Callable[[Any], None]]] = {
     "TmemViewer": (lambda: TmemViewer(128, 256), choose_column),
     "BankMap": (banks, choose_access),
     "StateGraph": (lambda: StateGraph(pipeline(2, 3)), walk_states),
+    "ScaleViewer": (ScaleViewer, choose_factor),
 }
 
 

@@ -25,6 +25,7 @@ from cutecourse.widgets import (
     MmaOwnership,
     Predict,
     Reveal,
+    ScaleViewer,
     StateGraph,
     TmaBox,
     TmemViewer,
@@ -63,6 +64,7 @@ def everything() -> list[Any]:
             "(32,64):(64,1)", accesses=[ldmatrix_access(), column_access(5)], selected={"row": 3, "column": 8}
         ),
         StateGraph(pipeline(2, 3), without=(0, 6)),
+        ScaleViewer("nvf4", m=77, n=40, k=100),
     ]
 
 

@@ -30,6 +30,7 @@ from cutecourse.widgets import (
     MmaOwnership,
     Predict,
     Reveal,
+    ScaleViewer,
     StateGraph,
     TmaBox,
     TmemViewer,
@@ -60,6 +61,7 @@ ALL = [
     lambda: TwoSmStage(umma_runs.traced("umma_two_sm")),
     lambda: BankMap("(8,64):(64,1)", accesses=[ldmatrix_access(matrices=1)], swizzle=(3, 3, 3)),
     lambda: StateGraph(pipeline(2, 3), without=(0, 6)),
+    lambda: ScaleViewer("nvf4", m=77, n=40, k=100),
 ]
 
 
@@ -99,6 +101,7 @@ def test_figure__is_a_picture_with_a_stable_repr(make: Any) -> None:
         "mma_ownership.js",
         "predict.js",
         "reveal.js",
+        "scale_viewer.js",
         "state_graph.js",
         "tma_box.js",
         "tmem_viewer.js",

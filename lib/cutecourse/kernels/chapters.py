@@ -208,6 +208,14 @@ CHAPTERS = (
         reason="tcgen05 and tensor memory are Blackwell's alone, and PTX with an `a` is for one generation",
     ),
     Chapter(
+        number=15,
+        slug="block_scales",
+        title="Eight Bits and Four",
+        kernels=("scale_stamp", "scaled_one", "scaled_persistent"),
+        target="sm_100a",
+        reason="MMAs with scale factors are a part of tcgen05, and PTX with an `a` is for one generation",
+    ),
+    Chapter(
         number=16,
         slug="attention",
         title="Attention in One Pass",

@@ -6,7 +6,7 @@ from cutecourse.kernels.files import KernelFile, kernel_text
 from cutecourse.kernels.spec import LaunchSpec, Scalar, SpecError, Tensor, TensorMapSpec
 from cutecourse.layout import parse
 
-__all__ = ["twin_with", "umma_spec"]
+__all__ = ["twin_with", "umma_spec", "with_sections"]
 
 _CTA_SMEM_BYTES = 227 * 1024
 """Shared memory of a CTA (CUDA C++ Programming Guide, Technical Specifications per Compute Capability)."""
@@ -106,14 +106,21 @@ def umma_spec(
 
 
 def twin_with(spec: LaunchSpec, *sections: str) -> str:
-    """A kernel's `twin.ptx` without the lines of the sections that a launch has no use for.
-
-    sections  those to keep. A section stands between the lines `//[ NAME` and `//]`, where a remark may
-              follow NAME behind a colon.
-    """
+    """A kernel's `twin.ptx` with these of its sections, those that a launch has a use for."""
     assert spec.module is not None
+    return with_sections(kernel_text(spec.module, "twin.ptx"), *sections)
+
+
+def with_sections(text: str, *sections: str) -> str:
+    r"""A text without the lines of those of its sections that are not named.
+
+    A section stands between the lines `//[ NAME` and `//]`, where a remark may follow NAME behind a colon.
+
+    >>> with_sections("a\n//[ one: not always\nb\n//]\nc\n", "two")
+    'a\nc\n'
+    """
     lines, kept = [], True
-    for line in kernel_text(spec.module, "twin.ptx").splitlines(keepends=True):
+    for line in text.splitlines(keepends=True):
         if line.startswith("//["):
             kept = line[3:].partition(":")[0].strip() in sections
         elif line.startswith("//]"):

@@ -1,0 +1,1 @@
+"""GEMMs of eight and four bits, whose blocks of elements share scale factors."""

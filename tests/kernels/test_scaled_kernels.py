@@ -1,0 +1,164 @@
+"""GEMMs with scale factors against NumPy and ml_dtypes, element by element, on the emulator.
+
+No Blackwell has run them. Operands are exact (`exact_operands`), so each element of a result is compared.
+"""
+
+import subprocess
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from cutecourse.block_scales import FORMATS, quantise, read_back, scales_shape
+from cutecourse.dtypes import encode
+from cutecourse.kernels import SpecError, scale_stamp, scaled_one, scaled_persistent
+from cutecourse.kernels.files import kernel_module
+from cutecourse.kernels.scaled_ladder import exact_operands
+from cutecourse.runtime import compile as compile_kernel
+from cutecourse.runtime import run
+
+SILENT = {"fill multiplied"}  # a grid is rounded up to whole pairs
+
+
+def by_ml_dtypes(given, form):
+    """A and B as float64, by ml_dtypes and NumPy alone."""
+    element = {"e4m3": ml_dtypes.float8_e4m3fn, "e2m1": ml_dtypes.float4_e2m1fn}[FORMATS[form].element]
+    kind = {"ue8m0": ml_dtypes.float8_e8m0fnu, "ue4m3": ml_dtypes.float8_e4m3fn}[FORMATS[form].scale]
+    found = []
+    for name in ("a", "b"):
+        codes = given[name]
+        if element is ml_dtypes.float4_e2m1fn:
+            codes = np.stack([codes & 15, codes >> 4], axis=2).reshape(len(codes), -1)
+        factors = given[f"sf{name}"].view(np.uint8)
+        rows = np.arange(len(codes))[:, None]
+        blocks = np.arange(codes.shape[1])[None, :] // FORMATS[form].vector
+        places = rows // 128, blocks // 4, rows % 32 * 16 + rows % 128 // 32 * 4 + blocks % 4
+        found.append(codes.view(element).astype(np.float64) * factors[places].view(kind).astype(np.float64))
+    return found
+
+
+def multiplied(spec, form, **options):
+    """A run, and the product of its operands."""
+    given, product = exact_operands(spec, form, seed=1)
+    a, b = by_ml_dtypes(given, form)
+    np.testing.assert_array_equal(a @ b.T, product)
+    outcome = run(spec, device="emulator", **given, **options)
+    assert not {note.hazard.name for note in outcome.notes} - SILENT
+    return outcome, product
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_scaled_one__multiplies_blocks(form):
+    outcome, product = multiplied(scaled_one.spec(form), form)
+    np.testing.assert_array_equal(outcome["c"], product)
+
+
+def test_scale_stamp__shows_four_copies_of_each_row():
+    factors = np.random.default_rng(4).integers(0, 256, 512).astype(np.uint8)
+    seen = run(scale_stamp, device="emulator", factors=factors, seen=np.zeros((128, 4, 4), np.uint8))["seen"]
+    rows = read_back(factors.reshape(1, 1, 512), 128, 4)
+    for lane in range(128):
+        for column in range(4):
+            np.testing.assert_array_equal(seen[lane, column], rows[32 * column + lane % 32])
+
+
+SIZES = [
+    ("mxf8", (2, 8, 16), {"sms": 1}),
+    ("mxf8", (200, 264, 144), {"sms": 1}),
+    ("mxf8", (384, 648, 1040), {"sms": 2, "pairs": 2}),  # twelve tiles and nine k-tiles, both odd at the end
+    ("mxf4", (300, 136, 288), {"sms": 2}),
+    ("nvf4", (130, 136, 1312), {"sms": 1, "pairs": 2}),
+    ("nvf4", (520, 264, 544), {"sms": 2, "pairs": 8}),
+]
+
+
+@pytest.mark.parametrize(("form", "mnk", "options"), SIZES)
+def test_scaled_persistent__is_right_for_ragged_sizes(form, mnk, options):
+    outcome, product = multiplied(scaled_persistent.spec(*mnk, form=form, **options), form)
+    np.testing.assert_array_equal(outcome["d"], encode((product / 2).astype(np.float32), "bf16"))
+
+
+@pytest.mark.parametrize(
+    ("form", "mnk", "sms"),
+    [("mxf8", (200, 144, 144), 1), ("mxf4", (520, 400, 288), 2), ("nvf4", (2, 16, 32), 2)],
+)
+def test_scaled_persistent__quantises_its_own_output(form, mnk, sms):
+    m, n, _ = mnk
+    outcome, product = multiplied(scaled_persistent.spec(*mnk, form=form, sms=sms, quantises=True), form)
+    whole = np.zeros((m, -(-n // 32) * 32))
+    whole[:, :n] = product / 2
+    codes, scales = quantise(whole, FORMATS["mxf8"])
+    np.testing.assert_array_equal(outcome["d"], codes[:, :n])
+    np.testing.assert_array_equal(read_back(outcome["sfd"], m, scales.shape[1]), scales)
+    assert outcome["sfd"].shape == scales_shape(m, n, 32)
+    # What lies behind the last factor of a row multiplies zeros in the next GEMM, so it must be a number.
+    padding = read_back(outcome["sfd"], m, 4 * outcome["sfd"].shape[1])
+    assert not (padding == 0xFF).any()
+
+
+@pytest.mark.parametrize("form", ["mxf8", "nvf4"])
+def test_scaled_persistent__is_silent_under_seeds(form):
+    spec = scaled_persistent.spec(256, 384, 320, form=form)
+    for seed in range(4):
+        outcome, product = multiplied(spec, form, seed=seed)
+        np.testing.assert_array_equal(outcome["d"], encode((product / 2).astype(np.float32), "bf16"))
+
+
+def test_scaled_persistent__of_a_nan_behind_the_last_factor_spoils_a_row():
+    """The other way round: padding along K is multiplied, by zeros, and NaN times zero is NaN."""
+    spec = scaled_persistent.spec(128, 128, 64, sms=1)
+    given, _ = exact_operands(spec, "mxf8", seed=1)
+    held = given["sfa"].view(np.uint8)
+    held[0, 0, 2] = 0xFF  # row 0, the third factor: K has two
+    outcome = run(spec, device="emulator", **given)
+    assert np.isnan((outcome["d"][0].astype(np.uint32) << 16).view(np.float32)).all()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"form": "mxf6"}, "form is 'mxf8' or 'mxf4' or 'nvf4', not 'mxf6'"),
+        ({"sms": 3}, "sms is 1 or 2, not 3"),
+        ({"pairs": 0}, "pairs is at least 1, not 0"),
+        ({"n": 12}, "rows of whole 16 bytes"),
+        ({"k": 24}, "rows of whole 16 bytes"),
+        ({"n": 8, "quantises": True}, "rows of whole 16 bytes"),
+    ],
+)
+def test_spec__refuses_what_the_kernel_cannot_do(arguments, said):
+    with pytest.raises(SpecError, match=said):
+        scaled_persistent.spec(**{"m": 128, "n": 128, "k": 128, **arguments})
+
+
+@pytest.mark.parametrize("module", ["scaled_one.faults", "scaled_persistent.faults"])
+def test_faults__that_nothing_reports_give_wrong_numbers(module):
+    faults = kernel_module(module)
+    given, name, expected = faults.arguments(0)
+    np.testing.assert_array_equal(run(faults.LAUNCH, device="emulator", **given)[name], expected)
+    for fault in faults.FAULTS.values():
+        if not fault.reports:
+            outcome = run(faults.LAUNCH.with_fault(fault), device="emulator", **given)
+            assert (outcome[name] != expected).mean() > 0.1, fault.name
+
+
+@pytest.mark.program("ptxas")
+@pytest.mark.parametrize("arch", ["sm_100a", "sm_103a"])
+def test_ptxas__assembles_each_form_without_spills(arch, tmp_path, find_program):
+    specs = [scaled_one.spec(form) for form in FORMATS]
+    specs += [
+        scaled_persistent.spec(300, 144, 288, form=form, sms=sms, quantises=quantises)
+        for form in FORMATS
+        for sms in (1, 2)
+        for quantises in (False, True)
+    ]
+    for spec in (scale_stamp.LAUNCH, *specs):
+        text = compile_kernel(spec).ptx.replace(".target sm_100a", f".target {arch}")
+        (tmp_path / "k.ptx").write_text(text)
+        done = subprocess.run(
+            [find_program("ptxas"), "-v", f"-arch={arch}", "-o", tmp_path / "k.cubin", tmp_path / "k.ptx"],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        assert "0 bytes spill stores" in done.stderr
