@@ -72,6 +72,7 @@ bench-blackwell: $(VENV)/.all.stamp ## Measure the tcgen05 GEMMs, checked agains
 
 bench-hopper: $(VENV)/.all.stamp ## Measure wgmma and the Hopper GEMMs beside their rivals on a Hopper GPU (RIVALS=folder)
 	@$(PY) -m benchmarks.hopper_gemm $(ARGS)
+	@$(PY) -m benchmarks.hopper_fp8
 	@$(PY) -m benchmarks.wgmma_rate
 
 lint: $(VENV)/.all.stamp ## Style, types and imports only (a few seconds)

@@ -336,17 +336,21 @@ def facts(case: Case, one: Contestant) -> dict[str, Any]:
     }
 
 
-def short(bench: Bench, contestants: Sequence[Contestant], top: wgmma_rate.Runner) -> dict[str, Any]:
-    """Run the alternating rounds; return their rows and their ceiling."""
-    # The ceiling does as much work in a turn as the others, so the clock has as much time to fall.
-    turns = top.loop.turns(round(bench.case.flops * bench.launches / 2 / top.blocks))
+def short(
+    bench: Bench, contestants: Sequence[Contestant], top: wgmma_rate.Runner | None = None
+) -> dict[str, Any]:
+    """Run the alternating rounds; return their rows and their ceiling, which is None without `top`."""
     cases: dict[str, Callable[[], object]] = {one.name: one.run for one in contestants}
+    turns, in_turn = 0, dict(cases)
+    if top is not None:
+        # The ceiling does as much work in a turn as the others, so the clock has as much time to fall.
+        turns = top.loop.turns(round(bench.case.flops * bench.launches / 2 / top.blocks))
+        in_turn["ceiling"] = lambda: top.launch(turns)
     warm = time.monotonic()
     while time.monotonic() - warm < WARM_S:
         alternating({0: bench.cublas.run}, 1)
-    seconds = alternating({**cases, "ceiling": lambda: top.launch(turns)}, ROUNDS)
-    rates = {name: [bench.rate(one) for one in found] for name, found in seconds.items() if name in cases}
-    ceiling = [top.loop.flops(turns, top.blocks) / one / 1e12 for one in seconds["ceiling"]]
+    seconds = alternating(in_turn, ROUNDS)
+    rates = {name: [bench.rate(one) for one in seconds[name]] for name in cases}
     rows = []
     for one in contestants:
         ratios = [mine / cublas for mine, cublas in zip(rates[one.name], rates["cublas"], strict=True)]
@@ -354,14 +358,15 @@ def short(bench: Bench, contestants: Sequence[Contestant], top: wgmma_rate.Runne
         row = {**facts(bench.case, one), "tflops": median, "quartiles": quartiles(rates[one.name])}
         row |= {"ratio": median / statistics.median(rates["cublas"]), "ratio_quartiles": quartiles(ratios)}
         rows.append({**row, "kernel": None, "counters": None})
-    return {
-        "rows": rows,
-        "ceiling": {
+    ceiling = None
+    if top is not None:
+        tflops = [top.loop.flops(turns, top.blocks) / one / 1e12 for one in seconds["ceiling"]]
+        ceiling = {
             "mnk": list(bench.case.mnk),
             "dtype": bench.case.dtype,
-            "tflops": statistics.median(ceiling),
-        },
-    }
+            "tflops": statistics.median(tflops),
+        }
+    return {"rows": rows, "ceiling": ceiling}
 
 
 def steady(bench: Bench, contestants: Sequence[Contestant], seconds: float) -> list[dict[str, Any]]:

@@ -108,9 +108,9 @@ def installed(module: str) -> bool:
     return importlib.util.find_spec(module) is not None
 
 
-def versions() -> dict[str, str | None]:
-    """The versions of the measured packages; None for a package that is not installed."""
-    names = ("torch", "triton", "nvidia-cutlass-dsl", "quack-kernels", "nvidia-cublas")
+def versions(*names: str) -> dict[str, str | None]:
+    """The versions of the measured packages, and of `names`; None for a package that is not installed."""
+    names = ("torch", "triton", "nvidia-cutlass-dsl", "quack-kernels", "nvidia-cublas", *names)
     found: dict[str, str | None] = {}
     for name in names:
         try:

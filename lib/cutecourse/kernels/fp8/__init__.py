@@ -1,0 +1,1 @@
+"""GEMMs of 8-bit floats on Hopper: a drifting sum, its promotion, and scales of blocks."""
