@@ -1,13 +1,13 @@
-"""Measure the last attention kernel for Hopper beside flash-attn-4, cuDNN and PyTorch's own, and its variants.
+"""Measure the last attention kernel for Hopper and its variants beside flash-attn-4, cuDNN and PyTorch's.
 
     python -m benchmarks.attention                    writes benchmarks/results/attention_<gpu>.json
     python -m benchmarks.attention --rivals FOLDER    takes flash-attn-4 from FOLDER, not from $RIVALS
     python -m benchmarks.attention --seconds 0        leaves the sustained runs out
 
 Forward, bf16, head 128, 16 heads, 16384 tokens in all; a row of memory has all heads of a token. TFLOP/s
-count 4 B H S^2 D operations, half of them where causal. Q, K and V hold normally distributed numbers, in sets
-that take turns. Every contestant's launches are recorded in a CUDA graph. Some rows of each O are compared with
-float64 before a time counts.
+count 4 B H S^2 D operations, half of them where causal. Q, K and V hold normally distributed numbers, in
+sets that take turns. Every contestant's launches are recorded in a CUDA graph. Some rows of each O are
+compared with float64 before a time counts.
 
 In the short measurement, the contestants take turns, and each round has its own order; the result is the
 median of the rounds, with the quartiles. In the sustained one, each runs by itself, so that the power limit

@@ -136,7 +136,7 @@ def tiles_of(block: cutlass.Int32, length: cutlass.Constexpr, how: cutlass.Const
 
 @cute.jit
 def free(barrier: cute.Pointer, how: cutlass.Constexpr):
-    """A thread of the warpgroup tells each CTA that loads a part of a stage that the warpgroup has read it."""
+    """A thread of the warpgroup tells each CTA that loads a part of a stage that it has been read."""
     if cute.arch.make_warp_uniform(cute.arch.warp_idx()) % 4 == 0:
         with cute.arch.elect_one():
             if cutlass.const_expr(how.cluster == 1):
@@ -228,6 +228,7 @@ def rescale(O: cute.Tensor, scale: cute.Tensor, how: cutlass.Constexpr):
 
 @cute.jit
 def scale_rows(O: cute.Tensor, scale: cute.Tensor):
+    """Multiply both rows of a thread by their scales."""
     for block in cutlass.range_constexpr(cute.size(O) // 4):
         for half in cutlass.range_constexpr(2):
             for one in cutlass.range_constexpr(2):
@@ -354,7 +355,7 @@ def one_tile_plain(
     masked: cutlass.Constexpr,
     how: cutlass.Constexpr,
 ):
-    """Without `overlap`: O of the tile whose powers are in P is issued with S of the next, softmax waits for both."""
+    """Without `overlap`: O of the tile whose powers are in P, then S of the next; the softmax waits for both."""
     top, total, scale = rows
     k_stage, v_stage = at % how.stages, (at + 1) % how.stages
     cute.arch.mbarrier_wait(full + k_stage, at // how.stages % 2)
@@ -393,6 +394,7 @@ def attention_variant(
     shape: cutlass.Constexpr,
     how: cutlass.Constexpr,
 ):
+    """Warpgroup 0 loads; the others multiply and store."""
     length, many, batches = shape
     tid, _, _ = cute.arch.thread_idx()
     warp = cute.arch.make_warp_uniform(cute.arch.warp_idx())
