@@ -355,7 +355,7 @@ def one_tile_plain(
     masked: cutlass.Constexpr,
     how: cutlass.Constexpr,
 ):
-    """Without `overlap`: O of the tile whose powers are in P, then S of the next; the softmax waits for both."""
+    """Without `overlap`: O of the tile whose powers are in P, then S of the next, and a wait for both."""
     top, total, scale = rows
     k_stage, v_stage = at % how.stages, (at + 1) % how.stages
     cute.arch.mbarrier_wait(full + k_stage, at // how.stages % 2)
