@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from cutecourse import runtime
+from cutecourse.emulator import errors
 from cutecourse.kernels import SpecError, attention_last
 
 AttentionChoice = attention_last.AttentionChoice
@@ -24,19 +25,22 @@ def expected(q, k, v, *, causal):
     return (p @ v / p.sum(-1, keepdims=True)).transpose(2, 3, 0, 1)
 
 
-def check(shape, how, *, device="emulator", seed=0, sms=2, scale=1.0):
-    """Run the kernel twice with one counter, which each run must leave as it was: 0."""
+def arguments(shape, *, seed=0, scale=1.0):
+    """Q, K, V and an empty O, of (length, D, heads, batches) with a batch in one piece of memory."""
     length, heads, batches = shape
     random = np.random.default_rng(seed)
-    q, k, v = (
-        (scale * random.standard_normal((batches, length, heads, 128)))
-        .astype(ml_dtypes.bfloat16)
-        .transpose(1, 3, 2, 0)
-        for _ in range(3)
-    )
-    o = np.full((batches, length, heads, 128), np.nan, ml_dtypes.bfloat16).transpose(1, 3, 2, 0)
-    spec = attention_last.spec(*shape, how=how, sms=sms)
-    run = runtime.run(spec, device=device, seed=seed, q=q, k=k, v=v, o=o, counter=np.zeros(1, np.int32))
+    q, k, v = (scale * random.standard_normal((batches, length, heads, 128)) for _ in range(3))
+    o = np.full((batches, length, heads, 128), np.nan)
+    arrays = {"q": q, "k": k, "v": v, "o": o}
+    arrays = {name: one.astype(ml_dtypes.bfloat16).transpose(1, 3, 2, 0) for name, one in arrays.items()}
+    return {**arrays, "counter": np.zeros(1, np.int32)}
+
+
+def check(shape, how, *, device="emulator", seed=0, sms=2, scale=1.0):
+    """Compare a run with float64, and its counter with 0, which the next launch needs."""
+    given = arguments(shape, seed=seed, scale=scale)
+    run = runtime.run(attention_last.spec(*shape, how=how, sms=sms), device=device, seed=seed, **given)
+    q, k, v = (given[name] for name in "qkv")
     off = np.abs(run["o"].astype(np.float64) - expected(q, k, v, causal=how.causal))
     # P is rounded to 8 bits before it is multiplied, and O once more when it is stored.
     assert off.max() <= 2.0**-7 * scale * np.abs(v.astype(np.float64)).max()
@@ -65,6 +69,35 @@ def test_attention_last__matches_float64_where_tiles_are_cut_off(shape, how, dev
 @pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.long)])
 def test_attention_last__rescales_and_draws_its_tiles_in_any_order_of_the_warps(seed):
     check((136, 2, 1), AttentionChoice(True, keys=32, group=2), seed=seed, sms=2, scale=4.0)
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "report"),
+    [
+        ("TURN + 1 - consumer, number", "TURN + consumer, number", errors.DeadlockError),
+        (
+            "    warpgroup.wait_group(1)\n",
+            "    warpgroup.wait_group(2)\n",
+            errors.AccumulatorInFlight,
+        ),
+        (
+            "    warpgroup.wait_group(0)\n    arrive(empty + (at + 1) % stages)\n    if grown",
+            "    arrive(empty + (at + 1) % stages)\n    warpgroup.wait_group(0)\n    if grown",
+            errors.StageReusedEarly,
+        ),
+    ],
+    ids=["own turn", "one more group", "freed early"],
+)
+def test_attention_last__is_reported_with_one_line_changed(right, wrong, report):
+    text = attention_last.FILE.text
+    assert text.count(right) == 1
+    spec = attention_last.spec(200, 1, how=AttentionChoice(True, keys=32), sms=1)
+    with pytest.raises(report):
+        runtime.run(
+            spec.with_text(text.replace(right, wrong), "changed"),
+            device="emulator",
+            **arguments((200, 1, 1)),
+        )
 
 
 def test_attention_last__refuses_a_sequence_of_one_row():
