@@ -39,7 +39,7 @@ endif
 endif
 endif
 
-.PHONY: help book serve lab test test-all test-gpu bench-blackwell bench-hopper lint check record exercises doctor lock lock-upgrade clean
+.PHONY: help book serve lab test test-all test-gpu bench-attention bench-blackwell bench-hopper lint check record exercises doctor lock lock-upgrade clean
 
 help: ## List the commands
 	@echo "make COMMAND, where COMMAND is one of:"
@@ -69,6 +69,9 @@ test-gpu: $(VENV)/.all.stamp ## Run the same tests and fail unless this machine 
 
 bench-blackwell: $(VENV)/.all.stamp ## Measure the tcgen05 GEMMs, checked against NumPy, on a Blackwell GPU
 	@$(PY) -m benchmarks.umma_throughput $(ARGS)
+
+bench-attention: $(VENV)/.all.stamp ## Measure attention beside its rivals on a Hopper GPU (RIVALS=folder)
+	@$(PY) -m benchmarks.attention $(ARGS)
 
 bench-hopper: $(VENV)/.all.stamp ## Measure wgmma and the Hopper GEMMs beside their rivals on a Hopper GPU (RIVALS=folder)
 	@$(PY) -m benchmarks.hopper_gemm $(ARGS)

@@ -223,4 +223,12 @@ CHAPTERS = (
         target="sm_80",
         reason="mma.sync.m16n8k16 on f16 came with compute capability 8.0 and later GPUs still have it",
     ),
+    Chapter(
+        number=16,
+        slug="hopper_attention",
+        title="Attention for Hopper",
+        kernels=("attention_last",),
+        target="sm_90a",
+        reason="wgmma came with compute capability 9.0, and PTX with an `a` is for one generation",
+    ),
 )
