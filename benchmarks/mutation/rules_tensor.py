@@ -148,7 +148,8 @@ def nothing_waits(kernel: Kernel, place: Place) -> str | None:
     return "it only lets other CTAs allocate earlier"
 
 
-_OTHER_KIND = {"f16": "tf32", "tf32": "f16", "f8f6f4": "i8", "i8": "f8f6f4", "mxf8f6f4": "mxf4"}
+_OTHER_KIND = {"f16": "tf32", "tf32": "f16", "f8f6f4": "i8", "i8": "f8f6f4"}
+_OTHER_KIND |= {"mxf8f6f4": "mxf4", "mxf4": "mxf8f6f4", "mxf4nvf4": "mxf8f6f4"}
 
 
 def other_kind(place: Place) -> str:
