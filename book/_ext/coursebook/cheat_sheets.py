@@ -18,6 +18,7 @@ _SHEET = re.compile(
     r"^## (?:The card|Cheat sheet)\n(?P<text>.*?)(?=^## |^```\{|\Z)", re.MULTILINE | re.DOTALL
 )
 _FOLDED = re.compile(r"^(?P<fence>:{3,})\{dropdown\}.*?^(?P=fence)[ \t]*$", re.MULTILINE | re.DOTALL)
+_LABEL = re.compile(r"^\([\w-]+\)=\n", re.MULTILINE)
 _LINK = re.compile(r"\]\((?P<path>[\w./-]*?)(?P<anchor>#[\w-]*)?\)")
 
 
@@ -27,7 +28,7 @@ def anchor_of(source: Path) -> str:
 
 
 def sheet_of(source: Path) -> str:
-    """The text of a chapter's cheat sheet without its folds; links start from the book's folder.
+    """The text of a chapter's cheat sheet without its folds and labels; links start from the book's folder.
 
     Errors: ExtensionError for a page without a cheat sheet.
     """
@@ -45,7 +46,7 @@ def sheet_of(source: Path) -> str:
             path = f"{CHAPTERS.name}/{path}"
         return f"]({path}{anchor})"
 
-    return _LINK.sub(moved, _FOLDED.sub("", found["text"])).strip("\n")
+    return _LINK.sub(moved, _LABEL.sub("", _FOLDED.sub("", found["text"]))).strip("\n")
 
 
 class CheatSheetsDirective(SphinxDirective):
