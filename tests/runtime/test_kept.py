@@ -87,9 +87,11 @@ def test_key__differs_between_all_kernels_of_the_course() -> None:
         for spec in vars(kernel_module(name)).values()
         if isinstance(spec, LaunchSpec) and spec.language != "ptx"
     }
-    keys = [key(spec) for spec in specs]
-    assert None not in keys
-    assert len({*keys}) == len(specs) > 60
+    keys = {spec: key(spec) for spec in specs}
+    # Page 14c's script imports the runtime, so more than its own file decides its text.
+    assert {spec.name for spec in specs if keys[spec] is None} == {"umma_classes"}
+    known = [spec for spec in specs if keys[spec] is not None]
+    assert len({keys[spec] for spec in known}) == len(known) > 60
 
 
 def test_key__follows_what_decides_the_text() -> None:
