@@ -197,12 +197,9 @@ def test_colours__follow_the_reader_and_the_button(open_page: Any) -> None:
 def test_panels__stand_side_by_side_on_a_wide_screen_and_stacked_on_a_phone(
     browser: Any, address: str
 ) -> None:
-    name = next(
-        name
-        for name in CHAPTERS
-        if re.findall(r"side_by_side\(\s*(\w+)=", (BOOK / f"{name}.md").read_text(encoding="utf-8"))[:1]
-        == ["cpp"]
-    )
+    texts = {name: (BOOK / f"{name}.md").read_text(encoding="utf-8") for name in CHAPTERS}
+    first = {name: re.findall(r"side_by_side\(\s*(\w+)=", text)[:1] for name, text in texts.items()}
+    name = next(name for name in CHAPTERS if first[name] == ["cpp"])
     for width, stacked in ((1600, False), (360, True)):
         with guarded_context(browser, viewport={"width": width, "height": 900}) as context:
             page = context.new_page()
