@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -43,6 +45,6 @@ def test_scale_viewer__shows_both_places() -> None:
         ({"k": 128}, "elements 0 to 127"),
     ],
 )
-def test_scale_viewer__refuses_in_words(arguments: dict[str, object], said: str) -> None:
+def test_scale_viewer__refuses_in_words(arguments: dict[str, Any], said: str) -> None:
     with pytest.raises(WidgetError, match=said):
-        ScaleViewer(**arguments)  # type: ignore[arg-type]
+        ScaleViewer(**arguments)

@@ -330,7 +330,7 @@ def _turns(text: str) -> tuple[LaunchSpec, dict[str, Any]]:
 
 
 def _of_keys(given: dict[str, Any]) -> np.ndarray[Any, Any]:
-    """What `_turns` makes of its arguments: the row of V of the key that each query sees."""
+    """Return what the kernel of `_turns` should store: the row of V of the one key that each query sees."""
     import numpy as np
 
     v: np.ndarray[Any, Any] = given["v"]

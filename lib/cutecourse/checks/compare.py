@@ -246,7 +246,7 @@ def same_array(
 
 def _equal(one: np.ndarray[Any, Any], other: np.ndarray[Any, Any]) -> Any:
     """The places in which two arrays agree; NaN equals NaN, also of types for which isnan is not defined."""
-    return (one == other) | ((one != one) & (other != other))  # noqa: PLR0124
+    return (one == other) | ((one != one) & (other != other))  # noqa: PLR0124 - only a NaN differs from itself
 
 
 def _array_picture(
