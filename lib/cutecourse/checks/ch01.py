@@ -213,7 +213,7 @@ def check_copy_padded(answer: object) -> str:
     filled = np.full((16, 32), -1, np.int32)
     for row in range(14):
         filled[row] = source[row * 24 : row * 24 + 32]
-    unbounded = "Nothing bounds the column, and you still count 32 threads for each row."
+    unbounded = "Nothing bounds the column, and you still count 32 threads per row."
     same_outputs(
         answer,
         {"out": np.full(512, -1, np.int32), "a": source},

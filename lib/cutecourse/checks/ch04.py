@@ -37,7 +37,7 @@ def check_ldmatrix(answer: object) -> str:
             "x4.trans": "The instruction has to transpose, but x4 fills four registers, and B's fragment has two.",
         },
     )
-    return "The load takes one 8x8 block for each of the two registers, and transposes it because N is contiguous."
+    return "The load takes one 8x8 block per register, two in all, and transposes it because N is contiguous."
 
 
 @exercise(
@@ -181,7 +181,7 @@ def check_fixed_ptx(answer: object) -> str:
         emulator_first=True,
         mistakes={"c": [(twice, "b1 gets k = 0 to 7, as b0 does. Which addresses do lanes 8 to 15 name?")]},
     )
-    return "ldmatrix takes its addresses from eight lanes for each block. It does not notice when two blocks get the same addresses."
+    return "ldmatrix takes its addresses from eight lanes per block. It does not notice when two blocks get the same addresses."
 
 
 @exercise(

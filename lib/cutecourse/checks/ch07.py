@@ -99,7 +99,7 @@ def check_bytes(answer: object) -> str:
                 whole // 4,
                 whole // 8,
             ): "Those are elements, and a float has four bytes. Elements outside the tensor count as well.",
-            (whole // 2, whole // 2): "That counts two bytes for an element. A float has four.",
+            (whole // 2, whole // 2): "That counts two bytes per element. A float has four.",
             (64 * 32 * 4, 64 * 32 * 4): "That is A's tile alone. One barrier covers both tiles.",
             (96 * 32 * 4, 96 * 32 * 4): "That is B's tile alone. One barrier covers both tiles.",
             (
@@ -230,7 +230,7 @@ def check_partition(answer: object) -> str:
     "07.5",
     "A bug to find",
     hints=[
-        "How many threads arrive at `empty` for each tile?",
+        "How many threads arrive at `empty` per tile?",
         "Look at both lines with mbarrier.init.",
     ],
 )
@@ -308,7 +308,7 @@ def check_row_maxima(answer: object) -> str:
             "there: arrive at `empty` when you have finished with a stage.",
             " of 128 arrivals": "The producer waits for an empty stage, and not all consumers have arrived there: each "
             "of the 128 threads has to.",
-            "BarrierCountError": "`empty` gets more arrivals than it counts: each thread arrives once for each k-tile.",
+            "BarrierCountError": "`empty` gets more arrivals than it counts: each thread arrives once per k-tile.",
             "DeadlockError": TURNS,
             TOO_EARLY: "A stage was read before its tile was there: wait for `full` of that stage, with the parity of "
             "its own turn. The turn changes every third k-tile.",

@@ -44,10 +44,10 @@ def check_stages(answer: object) -> str:
             8: "A stage has 320 rows of 64 elements, and an f16 has two bytes.",
             10: "An f16 has two bytes, and C needs a place as well.",
             11: "An f16 has two bytes, and C needs a place as well.",
-            3: "A fourth stage fits: C in f16 takes 49,152 bytes. Did you count four bytes for each of its elements?",
+            3: "A fourth stage fits: C in f16 takes 49,152 bytes. Did you count four bytes per element?",
         },
     )
-    return "A larger tile reads fewer bytes for each multiplication, and it leaves room for fewer stages."
+    return "A larger tile reads fewer bytes per multiplication, and leaves room for fewer stages."
 
 
 @exercise(

@@ -46,7 +46,7 @@ def check_partition_shapes(answer: object) -> str:
         ((192, 16), 1, 8): "You took N = 192 for one instruction. This MMA has N = 96.",
         ((64, 128), 2, 1): "One instruction takes 32 bytes of K, not the whole k-tile.",
         ((96, 128), 2, 1): "One instruction takes 32 bytes of K, not the whole k-tile.",
-        ((64, 8), 2, 16): "You counted 4 bytes for an element: 32 bytes of bf16 are 16 elements.",
+        ((64, 8), 2, 16): "You counted 4 bytes per element: 32 bytes of bf16 are 16 elements.",
         ((64, 32), 2, 4): "You counted bytes: 32 bytes of bf16 are 16 elements.",
         ((96, 32), 2, 4): "You counted bytes: 32 bytes of bf16 are 16 elements.",
     }
@@ -470,7 +470,7 @@ def check_epilogue(answer: object) -> str:
             "free them."
         )
     return (
-        "One address for each warp, one row for each thread. The registers needed no wait. The columns did: after it, "
+        "One address per warp, one row per thread. The registers needed no wait. The columns did: after it, "
         "warp 0 may free them."
     )
 

@@ -131,7 +131,7 @@ def _draw_tile(
 def _draw_waves(axes: Axes, waves: tuple[Wavefront, ...], rows: int) -> None:
     axes.set_xlim(0, BANKS)
     axes.set_ylim(rows, 0)
-    axes.set_title("the 32 banks: a row for each wavefront", fontsize=8.5, color=INK, loc="left")
+    axes.set_title("the 32 banks: one row per wavefront", fontsize=8.5, color=INK, loc="left")
     axes.tick_params(length=2, labelsize=6.5, labelcolor=MUTED, pad=1)
     axes.xaxis.tick_top()
     axes.set_xticks([bank + 0.5 for bank in range(0, BANKS, 4)], [str(bank) for bank in range(0, BANKS, 4)])

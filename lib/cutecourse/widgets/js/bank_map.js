@@ -92,7 +92,7 @@ function render({ model, el: host }) {
   const tileTitle = el("h4");
   const tilePicture = draw("svg", { class: "cc-bank-tile", role: "application", tabindex: "0", "data-cc": "tile" });
   const tileBox = el("div", { class: "cc-scroll" }, tilePicture);
-  const wavesTitle = el("h4", { text: "The 32 banks: one row for each wavefront" });
+  const wavesTitle = el("h4", { text: "The 32 banks: one row per wavefront" });
   const wavesPicture = draw("svg", { class: "cc-bank-waves", role: "img", "data-cc": "waves" });
   const refused = el("p", { class: "cc-muted", "data-cc": "refused", text: "The instruction cannot run on this tile, so there is nothing to count." });
   const tilePanel = el("section", { class: "cc-panel" }, tileTitle, tileBox);

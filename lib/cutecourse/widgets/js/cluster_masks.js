@@ -270,7 +270,7 @@ function render({ model, el: host }) {
     const parts = `A ${A.slices} × ${A.slice_bytes} = ${A.bytes}, B ${B.slices} × ${B.slice_bytes} = ${B.bytes}`;
     lines.push(
       cta === about.leader
-        ? el("p", {}, "Its barrier expects ", b("expected", about.expected_bytes), v === 2 ? ` bytes for each k-tile: twice (${parts}), what lands in its peer counted here too.` : ` bytes for each k-tile: ${parts}.`)
+        ? el("p", {}, "Its barrier expects ", b("expected", about.expected_bytes), v === 2 ? ` bytes per k-tile: twice (${parts}), what lands in its peer counted here too.` : ` bytes for each k-tile: ${parts}.`)
         : el("p", {}, "Its own barrier expects ", b("expected", 0), ` bytes: what lands here (${parts}) is counted at the barrier of CTA ${about.leader}.`),
     );
     state.replaceChildren(...lines);
