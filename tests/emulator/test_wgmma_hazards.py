@@ -10,6 +10,7 @@ from cutecourse.emulator.errors import (
     MissingProxyFence,
     NonUniformOperand,
     OverwrittenSource,
+    StageReusedEarly,
     UninitializedRead,
 )
 from cutecourse.trace import Recorder
@@ -138,6 +139,33 @@ def test_operands__are_not_to_be_written_before_the_wait():
     text = edit(WAIT, f"setp.eq.u32 %p, %me, 0;\n@%p st.shared.b32 [tile_b], %me;\n{WAIT}")
     for seed in range(12):
         with pytest.raises(OverwrittenSource, match=r"wgmma\.wait_group"):
+            run(text, right=False, seed=seed)
+
+
+@pytest.mark.parametrize("when", ["after", "before"])
+def test_operands__are_not_to_be_copied_over_before_the_wait(when):
+    # Warp 0 reaches the multiplication long before the others do. It refills B and waits for the bytes.
+    setup = "mbarrier.init.shared::cta.b64 [full], 1;"
+    text = edit("bar.sync 0;", f"setp.eq.u32 %q, %me, 0;\n@%q {setup}\nbar.sync 0;")
+    text = text.replace(".reg .pred %p;", ".shared .align 8 .b64 full;\n.reg .pred %p, %q;")
+    late = "setp.eq.u32 %q, %warp, 0;\nmov.u32 %x, 0;\n@%q bra go;\nspin:\nadd.u32 %x, %x, 1;\n"
+    late += f"setp.lt.u32 %q, %x, 3000;\n@%q bra spin;\ngo:\n{FENCE}"
+    refill = """setp.ne.u32 %q, %warp, 0;
+        @%q bra over;
+        setp.eq.u32 %q, %me, 0;
+        @%q mbarrier.arrive.expect_tx.shared::cta.b64 _, [full], 512;
+        @%q cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes [tile_b], [%b], 512, [full];
+        again:
+        mbarrier.try_wait.parity.shared::cta.b64 %q, [full], 0;
+        @!%q bra again;
+        over:
+        """
+    text = text.replace(FENCE, late).replace(WAIT, WAIT + refill if when == "after" else refill + WAIT)
+    for seed in range(6):
+        if when == "after":
+            assert not run(text, right=False, seed=seed).notes
+            continue
+        with pytest.raises(StageReusedEarly, match=r"wgmma\.mma_async"):
             run(text, right=False, seed=seed)
 
 

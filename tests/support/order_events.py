@@ -31,6 +31,7 @@ from support.order_model import (
     Leave,
     Order,
     ProxyFence,
+    Reach,
     TensorFence,
     Thread,
     Wait,
@@ -254,6 +255,9 @@ class Teller(Observer):
     def operands_read(self, origin: Any, operands: Any) -> None:
         for _, _, chunks in operands:
             self.issue(origin, origin, _work_of(origin), self.chunks(chunks))
+
+    def multiplication_reached(self, bundle: Any, cluster: int, multiplication: Any) -> None:
+        self.tell(Reach(Thread(cluster, bundle.rank, bundle.warp), multiplication))
 
     def warpgroup_issued(
         self, multiplication: Any, origin: Any, warps: Any, number: int, operands: Any

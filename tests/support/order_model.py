@@ -129,6 +129,13 @@ class Wait(NamedTuple):
     lane: int = 0
 
 
+class Reach(NamedTuple):
+    """A thread executes an instruction of several threads, which issue `work` when all of them have come."""
+
+    thread: Thread
+    work: Hashable
+
+
 class TensorFence(NamedTuple):
     """A thread executes tcgen05.fence::before_thread_sync, or after_thread_sync."""
 
@@ -137,7 +144,7 @@ class TensorFence(NamedTuple):
 
 
 Event = (
-    Access | Fence | ProxyFence | Arrive | Complete | Leave | Issue | Commit | Wait | TensorFence
+    Access | Fence | ProxyFence | Arrive | Complete | Leave | Issue | Commit | Wait | Reach | TensorFence
 )  # fmt: skip
 
 # --- the model ----------------------------------------------------------------------------------------------
@@ -216,6 +223,8 @@ class Order:
         """The release patterns that a strong read of a location, or of a barrier's phase, would read."""
         self._arrived: dict[Hashable, Heads] = defaultdict(dict)
         self._end: dict[Hashable, int] = {}
+        self._reached: dict[Hashable, list[int]] = defaultdict(list)
+        """The operations by which threads came to work that several issue together."""
         self._open: dict[tuple[Thread, int, str], list[int]] = defaultdict(list)
         self._groups: dict[tuple[Thread, int, str], list[list[int]]] = defaultdict(list)
         for event in events:
@@ -337,7 +346,7 @@ class Order:
         because it needs wgmma.fence; the model takes that fence for granted.
         """
         thread = event.threads[0]
-        start = self._node(*(self._at(one) for one in event.threads))
+        start = self._node(*(self._reached[event.work] or [self._at(one) for one in event.threads]))
         if _in_tensor(event.cells):
             # "An asynchronous tcgen05 operation subsequent to a tcgen05.fence::after_thread_sync is ordered
             # after all prior tcgen05 and execution ordering operations"; without it, only after its thread's.
@@ -351,6 +360,10 @@ class Order:
             Use(event.line, thread, event.kind, event.cells, event.reads, event.writes, proxy, event.scope,
                 start, self._end[event.work], event.form)
         )  # fmt: skip
+
+    def _reach(self, event: Reach) -> None:
+        """Order the work after what the thread did before the instruction, and after nothing later."""
+        self._reached[event.work].append(self._at(event.thread))
 
     def _tensor_of(self, thread: Thread) -> tuple[int, ...]:
         return (self._tensor[thread],) if thread in self._tensor else ()

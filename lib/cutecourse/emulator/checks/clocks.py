@@ -19,7 +19,7 @@ Source:     Flanagan and Freund, FastTrack: Efficient and Precise Dynamic Race D
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -63,8 +63,6 @@ class BarrierClock:
     """The clocks of all arrivals up to the last complete phase, merged."""
     made: tuple[int, int] = (0, 0)
     """The component and the tag of its mbarrier.init."""
-    heard: set[int] = field(default_factory=set)
-    """The warps, by their numbers in the cluster, whose clocks are known to include the init."""
 
     def arrive(self, row: Row) -> None:
         """Merge the clock of something that arrives at the barrier."""
@@ -148,10 +146,6 @@ class Clocks:
                 self.changed = [True] * self.warps
         return found
 
-    def number(self, bundle: Bundle) -> int:
-        """The number of a bundle's warp in its cluster."""
-        return bundle.rank * self.per_block + bundle.warp
-
     # --- single clocks --------------------------------------------------------------------------------------
 
     def merged(self, row: Row | None, other: Row) -> Row:
@@ -166,12 +160,12 @@ class Clocks:
 
     def row(self, bundle: Bundle, cluster: int) -> Row:
         """A warp's clock."""
-        found: Row = self.known[self.number(bundle), cluster]
+        found: Row = self.known[bundle.number, cluster]
         return found
 
     def tick(self, bundle: Bundle, rows: Any) -> None:
         """Begin a new count for the bundle's warps in some clusters (a number, a mask or a slice)."""
-        warp = self.number(bundle)
+        warp = bundle.number
         if self._ticks[warp] < self.most:
             self._ticks[warp] += 1
             self.known[warp, rows, warp] += self.step
@@ -183,7 +177,7 @@ class Clocks:
 
     def fence(self, bundle: Bundle, rows: NDArray[np.bool_]) -> None:
         """Warps of the clusters `rows` run a proxy fence: it follows all that they know of."""
-        own = self.known[self.number(bundle)]
+        own = self.known[bundle.number]
         fenced = slice(self.warps, 2 * self.warps)
         own[rows, fenced] = np.maximum(own[rows, fenced], own[rows, : self.warps])
         self.tick(bundle, rows)
@@ -202,7 +196,7 @@ class Clocks:
         if row is not None:
             own = self.row(bundle, cluster)[: len(row)]
             np.maximum(own, row, out=own)
-            self.changed[self.number(bundle)] = True
+            self.changed[bundle.number] = True
 
     def barrier(self, cluster: int, rank: int, offset: int) -> BarrierClock:
         """The clock of a new mbarrier."""
@@ -228,7 +222,7 @@ class Clocks:
     def arrive(self, key: Hashable, bundle: Bundle, rows: NDArray[np.bool_]) -> None:
         """Warps of the clusters `rows` leave their clocks at a barrier."""
         gathered, _ = self._meeting(key)
-        own = self.known[self.number(bundle)]
+        own = self.known[bundle.number]
         if all_true(rows):
             np.maximum(gathered, own, out=gathered)
             self.tick(bundle, slice(None))
@@ -249,7 +243,7 @@ class Clocks:
     def leave(self, key: Hashable, bundle: Bundle, rows: NDArray[np.bool_]) -> None:
         """Warps of the clusters `rows` go on from a barrier that is complete."""
         _, done = self._meeting(key)
-        warp = self.number(bundle)
+        warp = bundle.number
         own = self.known[warp]
         if all_true(rows):
             np.maximum(own, done, out=own)
@@ -260,6 +254,6 @@ class Clocks:
     def pass_on(self, key: Hashable, bundle: Bundle, rows: Any) -> None:
         """Warps take over the clock that was left under a key, and leave it with their own merged in."""
         gathered, _ = self._meeting(key)
-        own = self.known[self.number(bundle)]
+        own = self.known[bundle.number]
         own[rows] = gathered[rows] = np.maximum(own[rows], gathered[rows])
         self.tick(bundle, rows)

@@ -165,7 +165,7 @@ class BesideEarlier(Races):
     def grid_waited(self, bundle: Bundle, mask: Mask) -> None:
         """Warps have waited for the earlier launch."""
         rows = warps_of(bundle.full if mask is None else mask)
-        self.clocks.known[self.clocks.number(bundle), rows, self._grid] = self.clocks.entry(1)
+        self.clocks.known[bundle.number, rows, self._grid] = self.clocks.entry(1)
         self.clocks.tick(bundle, rows)
 
     def addressed(self, access: Access, bundle: Bundle, address: NDArray[Any], mask: Mask) -> None:
@@ -200,7 +200,7 @@ class BesideEarlier(Races):
 
     def _unordered(self, bundle: Bundle) -> NDArray[np.bool_]:
         """The clusters whose warp of this bundle does not know of a wait."""
-        known = self.clocks.known[self.clocks.number(bundle), :, self._grid]
+        known = self.clocks.known[bundle.number, :, self._grid]
         found: NDArray[np.bool_] = known < self.clocks.entry(1)
         return found
 

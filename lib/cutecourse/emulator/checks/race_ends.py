@@ -32,7 +32,7 @@ class RemoteUses:
 
     def note(self, rank: int, origin: Origin, what: str) -> None:
         """Record a thread's use of the memory of CTA `rank`."""
-        cluster, warp = origin.cluster, self._clocks.number(origin.bundle)
+        cluster, warp = origin.cluster, origin.bundle.number
         tag = int(self._clocks.known[warp, cluster, warp]) - self._clocks.step
         self._of[cluster, rank][warp, origin.site.line] = (tag, origin, what)
 

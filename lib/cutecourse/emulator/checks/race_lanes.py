@@ -52,7 +52,7 @@ class LaneUses:
 
     def meet(self, bundle: Bundle, rows: Any) -> None:
         """Lanes of the bundle's warps in some clusters come together, just after their clocks have ticked."""
-        warp = self._clocks.number(bundle)
+        warp = bundle.number
         self.met[warp, rows] = self._clocks.known[warp, rows, warp] - np.uint32(self._clocks.step)
 
     def apart(
@@ -60,7 +60,7 @@ class LaneUses:
     ) -> tuple[int, ...] | None:
         """The place of the first unit that another lane has used since the lanes met; None without one."""
         bad = since & (held != 0) & (held != mine)
-        if not any_true(bad) or not self._clocks.counts(self._clocks.number(bundle)):
+        if not any_true(bad) or not self._clocks.counts(bundle.number):
             return None
         return tuple(int(place) for place in np.argwhere(bad)[0])
 
@@ -81,7 +81,7 @@ class LaneUses:
         self, origin: Origin, chunks: NDArray[np.int64], tags: NDArray[np.uint32], writers: NDArray[Any]
     ) -> tuple[int, ...] | None:
         """The place of the first unit that another lane of the issuer's warp has written since they met."""
-        warp = self._clocks.number(origin.bundle)
+        warp = origin.bundle.number
         since = (writers == warp) & (tags >= self.met[warp, origin.cluster])
         held = self.wrote.reshape(-1, tags.shape[-1])[chunks]
         return self.apart(held, self._lanes[origin.lane : origin.lane + 1], since, origin.bundle)

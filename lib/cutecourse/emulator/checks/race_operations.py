@@ -7,7 +7,7 @@ reader is over when the warp knows of the tcgen05.commit, the bulk group or the 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -256,9 +256,20 @@ class Operations:
     # --- operations that read shared memory -----------------------------------------------------------------
 
     def reads(
-        self, origin: Origin, rank: int, chunks: NDArray[np.int64], what: str, row: Row, reader: Operation
+        self,
+        origin: Origin,
+        rank: int,
+        chunks: NDArray[np.int64],
+        what: str,
+        row: Row,
+        reader: Operation,
+        reached: Mapping[int, int] | None = None,
     ) -> None:
-        """Check and record an operation that reads chunks of CTA `rank`; `row` is its issuer's clock."""
+        """Check and record an operation that reads chunks of CTA `rank`.
+
+        `row` is its issuer's clock. If several warps issue it, `reached` says how many copies and readers
+        the record had as each of them came, by the warp's number.
+        """
         # The span may include chunks that are not read. If all copies in it are known, that does no harm.
         sectors = self.latest.of_sectors(chunks)
         key = (reader.number, sectors.tobytes())
@@ -279,7 +290,12 @@ class Operations:
                 at = int(np.argmax(wrong.reshape(-1)))
                 early = self.every[int(into.flat[at])]
                 assert early is not None
-                self._report_early(origin, f"{what} reads", int(chunks.flat[at]) * CHUNK, early)
+                byte = int(chunks.flat[at]) * CHUNK
+                if reached is not None and _came_between(early, reached):
+                    copier = self.clocks.row(early.origin.bundle, early.origin.cluster)
+                    self._report_reader(early, copier, reader, byte)
+                else:
+                    self._report_early(origin, f"{what} reads", byte, early)
         else:
             self._reads.keep(key, [copy for number in numbers if (copy := self.every[number])])
         written = 0 in numbers and self._by_threads and self.latest.are_touched(chunks)
@@ -413,7 +429,7 @@ class Operations:
         clusters = self.threads.clusters(lanes)
         if shift < 0 and bundle.n > 1:
             clusters = clusters[:, None]
-        known = self.clocks.known[self.clocks.number(bundle)]
+        known = self.clocks.known[bundle.number]
         numbers = self.latest.at(chunks)
         if numbers.any():
             self._meet_copies(access, bundle, lanes, clusters, known, chunks, numbers)
@@ -454,7 +470,7 @@ class Operations:
             origin = access.thread(bundle, lanes, int(place[0]))
             byte = int(chunks[place]) * CHUNK
             self._report_early(origin, access_of(access), byte, copy, reads=access.reads)
-        warp = self.clocks.number(bundle)
+        warp = bundle.number
         flat = numbers.reshape(-1)
         for number in set(flat.tolist()):
             copy = self.every[number]
@@ -529,3 +545,9 @@ class Operations:
 
     def _report_reuse(self, copy: Operation, other: Use, byte: int, *, race: bool = False) -> None:
         report_meeting("race" if race else "stage reused early", copy.origin, byte, other, describe_reuse)
+
+
+def _came_between(copy: Operation, reached: Mapping[int, int]) -> bool:
+    """True if a copy was issued when some warps had reached an operation, and not before its own warp did."""
+    first = reached.get(copy.origin.bundle.number, min(reached.values()))
+    return copy.number >= first

@@ -92,7 +92,7 @@ class Threads:
     ) -> None:
         """Report other warps' unordered writes that an access meets and, if it writes, their reads too."""
         clocks = self.clocks
-        warp = clocks.number(bundle)
+        warp = bundle.number
         if clocks.changed[warp]:
             self._look_at(warp, bundle.rank)
         low, _ = self._cached[warp]
@@ -138,7 +138,7 @@ class Threads:
     ) -> None:
         """Report that an access meets one of another lane of its warp, and the lanes have not met since."""
         byte = int(index[place[0]]) * access.size + sum(place[1:]) * self.plan.unit
-        writer = self.clocks.components[self.clocks.number(bundle)]
+        writer = self.clocks.components[bundle.number]
         other = Use(writer, tag & self.clocks.line_mask, action)
         origin = access.thread(bundle, lanes, place[0])
         report_meeting("lanes not ordered", origin, byte, other, describe_lanes, access_of(access))
@@ -157,7 +157,7 @@ class Threads:
 
     def remember(self, access: Access, bundle: Bundle, index: Lanes, lanes: Lanes | None) -> None:
         """Record a warp's access, just after `check`."""
-        warp = self.clocks.number(bundle)
+        warp = bundle.number
         _, stamp = self._cached[warp]
         line = access.site.line
         per = access.size // self.plan.unit
@@ -219,7 +219,7 @@ class Threads:
         clusters: Any,
         tags: NDArray[Any],
     ) -> None:
-        warp, per = self.clocks.number(bundle), access.size // self.plan.unit
+        warp, per = bundle.number, access.size // self.plan.unit
         column = warp if self.remote else bundle.warp
         since = tags[column] >= self._met(warp, clusters, per)
         if any_true(since):
@@ -306,7 +306,7 @@ class Threads:
         place = self.lanes.of_others(origin, chunks, tags, self.write_by.reshape(-1, per)[chunks])
         if place is None:
             return None
-        writer = self.clocks.number(origin.bundle)
+        writer = origin.bundle.number
         byte = self._byte(place, tags.shape, 0, chunks)
         return Met(byte, writer, int(tags[place]) & self.clocks.line_mask, 0)
 

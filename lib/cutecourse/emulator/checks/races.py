@@ -25,6 +25,7 @@ Source:     PTX ISA 9.0, Memory Consistency Model; FastTrack (see emulator.check
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
@@ -77,6 +78,16 @@ def look_for_races(cohort: Cohort) -> Races | None:
     return Races(cohort, plan)
 
 
+@dataclass(eq=False, slots=True)
+class _Reached:
+    """The warps of a warpgroup that have reached a wgmma.mma_async which others have not."""
+
+    known: Row | None = None
+    """The clocks that they had then, merged."""
+    copies: dict[int, int] = field(default_factory=dict)
+    """By the warp's number, how many copies and readers the record had then."""
+
+
 class Races(Observer):
     """The race record of a cohort's shared memory, and the clocks of its warps."""
 
@@ -90,6 +101,7 @@ class Races(Observer):
         cohort.own(Unwritten).last_store = self.threads.last_store
         self.tensor_memory = TensorMemoryRaces(cohort, self.clocks, self.operations)
         self._barriers: dict[MBarrier, BarrierClock] = {}
+        self._reached: WeakKeyDictionary[InFlight, _Reached] = WeakKeyDictionary()
         self._multiplications: WeakKeyDictionary[InFlight, Operation] = WeakKeyDictionary()
         self._carried: WeakKeyDictionary[Origin, Row] = WeakKeyDictionary()
         """The clocks that pending stores and commits will bring to their mbarriers."""
@@ -162,7 +174,7 @@ class Races(Observer):
     def mbarrier_made(self, barrier: MBarrier, origin: Origin) -> None:
         """Give the mbarrier a clock, and remember its mbarrier.init."""
         clock = self._barriers[barrier] = self.clocks.barrier(barrier.cluster, barrier.rank, barrier.offset)
-        warp = self.clocks.number(origin.bundle)
+        warp = origin.bundle.number
         own = int(self.clocks.known[warp, barrier.cluster, warp]) - self.clocks.step
         clock.made = (warp, own | origin.site.line)
 
@@ -172,12 +184,10 @@ class Races(Observer):
         Errors: NoBarrierError, as if the init had not run at all.
         """
         clock = self._barriers[barrier]
-        warp = self.clocks.number(origin.bundle)
-        if warp in clock.heard:
-            return
+        warp = origin.bundle.number
         maker, tag = clock.made
         if tag < int(self.clocks.known[warp, barrier.cluster, maker]):
-            clock.heard.add(warp)
+            barrier.known_to.add(warp)
             return
         line = tag & self.clocks.line_mask
         if self.cohort.machine.severity("race", origin.site.line, line) == "error":
@@ -314,6 +324,13 @@ class Races(Observer):
         """Let the threads know that all but their `newest` bulk groups have read their sources."""
         self.operations.groups_done(bundle, lanes, groups.committed, newest)
 
+    def multiplication_reached(self, bundle: Bundle, cluster: int, multiplication: InFlight) -> None:
+        """Keep what a warp knows as it reaches a wgmma.mma_async, which may be issued much later."""
+        found = self._reached.setdefault(multiplication, _Reached())
+        found.known = self.clocks.merged(found.known, self.clocks.row(bundle, cluster))
+        found.copies.setdefault(bundle.number, len(self.operations.every))
+        self.clocks.tick(bundle, cluster)
+
     def warpgroup_issued(
         self,
         multiplication: Multiplication,
@@ -322,12 +339,13 @@ class Races(Observer):
         number: int,
         operands: Sequence[tuple[str, NDArray[np.int64]]],
     ) -> None:
-        """Check and record a wgmma.mma_async that knows what any of its four warps knows."""
-        cluster = origin.lane // WARP_SIZE
-        row = np.max([self.clocks.row(warp, cluster) for warp in warps], axis=0)
+        """Check and record a wgmma.mma_async that knows what any of its four warps knew as it reached it."""
+        found = self._reached.pop(multiplication)
+        assert found.known is not None
+        row = self.clocks.merged(self.clocks.nothing(), found.known)
         reader = self.operations.of_warpgroup(origin, number)
         for what, chunks in operands:
-            self.operations.reads(origin, origin.bundle.rank, chunks, what, row, reader)
+            self.operations.reads(origin, origin.bundle.rank, chunks, what, row, reader, found.copies)
         self._multiplications[multiplication] = reader
 
     def multiplication_waited(self, bundle: Bundle, cluster: int, multiplication: InFlight) -> None:

@@ -20,6 +20,7 @@ Source: PTX ISA 9.0, Memory Consistency Model for 5th generation of TensorCore o
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass, field
 from weakref import WeakKeyDictionary
 
@@ -41,48 +42,77 @@ from cutecourse.emulator.memory.tensor_memory import COLUMNS, LANES, TensorMemor
 
 __all__ = ["TensorMemoryRaces"]
 
-Tags = NDArray[np.uint32]
-"""The tag of the last access of each tracked cell, shape (8, 512); 0 for none."""
+
+class _Tags:
+    """The tag of a component's last access to each tracked cell, shape (8, 512); 0 for none."""
+
+    __slots__ = ("cells", "highest")
+
+    def __init__(self) -> None:
+        self.cells: NDArray[np.uint32] = np.zeros((LANES // GROUP, COLUMNS), dtype=np.uint32)
+        self.highest = 0
+        """No cell's tag is higher. A clock that knows it knows all of them, and no cell has to be read."""
+
+    def put(self, region: Region, tag: int) -> None:
+        self.cells[region.tracked] = tag
+        self.highest = max(self.highest, tag)
+
+    def last(self, region: Region) -> int:
+        """The highest tag in a region."""
+        return int(self.cells[region.tracked].max())
+
+    def unknown(self, region: Region, known: int) -> bool:
+        """True if a clock's entry does not cover the last access to some cell of a region."""
+        return self.highest >= known and self.last(region) >= known
 
 
 @dataclass(eq=False, slots=True)
 class _MemoryUses:
     """The uses of one CTA's tensor memory, by the component whose clock counts them."""
 
-    loads: dict[int, Tags] = field(default_factory=dict)
-    stores: dict[int, Tags] = field(default_factory=dict)
-    written: dict[int, Tags] = field(default_factory=dict)
+    loads: dict[int, _Tags] = field(default_factory=dict)
+    stores: dict[int, _Tags] = field(default_factory=dict)
+    written: dict[int, _Tags] = field(default_factory=dict)
     """D of a thread's tcgen05.mma, and the destination of its tcgen05.cp."""
-    multiplied: dict[int, Tags] = field(default_factory=dict)
+    multiplied: dict[int, _Tags] = field(default_factory=dict)
     """A of a thread's tcgen05.mma."""
     asked: dict[int, tuple[int, Origin]] = field(default_factory=dict)
     """The columns that the peer has asked to free, (number, who), by the first."""
     version: int = 0
-    """Counts the uses that a later one may have to know."""
+    """Counts the uses of warps that a later one of the pipe may have to know."""
+    writes: int = 0
+    """Counts the writes."""
+    heard: dict[int, int] = field(default_factory=dict)
+    """The number of writes at which a warp was found to know all of them."""
     checked: dict[tuple[Region, int, bool], int] = field(default_factory=dict)
     """The version at which an issuing component was found to know all earlier uses of a region."""
     last: dict[tuple[Region, int, bool], int] = field(default_factory=dict)
     """The tag that a component last left in a region."""
 
+    def all_written_known(self, row: Row, warp: int) -> bool:
+        """True if a warp's clock knows all writes of others, wherever they are."""
+        return all(
+            tags.highest < row.item(component)
+            for kind in (self.written, self.stores)
+            for component, tags in kind.items()
+            if component != warp
+        )
+
     def forget(self, first: int, columns: int) -> None:
         """Forget the uses of columns that are free now."""
         for kind in (self.loads, self.stores, self.written, self.multiplied):
             for tags in kind.values():
-                tags[:, first : first + columns] = 0
+                tags.cells[:, first : first + columns] = 0
         self.asked.pop(first, None)
         self.checked.clear()
         self.last.clear()
 
 
-def _no_tags() -> Tags:
-    return np.zeros((LANES // GROUP, COLUMNS), dtype=np.uint32)
-
-
-def _put(kind: dict[int, Tags], component: int, region: Region, tag: int) -> None:
+def _put(kind: dict[int, _Tags], component: int, region: Region, tag: int) -> None:
     found = kind.get(component)
     if found is None:
-        found = kind[component] = _no_tags()
-    found[region.tracked] = tag
+        found = kind[component] = _Tags()
+    found.put(region, tag)
 
 
 class TensorMemoryRaces:
@@ -92,22 +122,16 @@ class TensorMemoryRaces:
         self.cohort = cohort
         self.clocks = clocks
         self.operations = operations
-        self._uses: WeakKeyDictionary[TensorMemory, _MemoryUses] = WeakKeyDictionary()
+        self._uses: defaultdict[TensorMemory, _MemoryUses] = defaultdict(_MemoryUses)
         self._loading: dict[tuple[int, int], dict[tuple[TensorMemory, Region], int]] = {}
         """The loads for which each warp (its number, its cluster) has not waited, with their lines."""
         self._ends: WeakKeyDictionary[Site, str] = WeakKeyDictionary()
         self._names: dict[int, str] = {}
         """The names of operations of the pipes, by their lines."""
 
-    def _of(self, memory: TensorMemory) -> _MemoryUses:
-        found = self._uses.get(memory)
-        if found is None:
-            found = self._uses[memory] = _MemoryUses()
-        return found
-
     def _tag(self, warp: int, cluster: int, line: int) -> int:
         """The tag of what a warp does now."""
-        return int(self.clocks.known[warp, cluster, warp]) - self.clocks.step | line
+        return self.clocks.known.item(warp, cluster, warp) - self.clocks.step | line
 
     # --- uses -----------------------------------------------------------------------------------------------
 
@@ -115,10 +139,11 @@ class TensorMemoryRaces:
         self, memory: TensorMemory, region: Region, what: str, origin: Origin, *, writes: bool
     ) -> None:
         """Check and record the region that a tcgen05.mma or cp writes, or reads as A."""
-        uses, clocks, line = self._of(memory), self.clocks, origin.site.line
+        uses, clocks, line = self._uses[memory], self.clocks, origin.site.line
         reader = self.operations.of_tensor_core(origin)
-        mine, warp = reader.component, clocks.number(origin.bundle)
-        self._asked(uses, region, what, origin)
+        mine, warp = reader.component, origin.bundle.number
+        if uses.asked:
+            self._asked(uses, region, what, origin)
         key = (region, mine, writes)
         if uses.checked.get(key) != uses.version:
             row = clocks.row(origin.bundle, origin.cluster)
@@ -128,25 +153,30 @@ class TensorMemoryRaces:
         if uses.last.get(key) == tag:
             return
         uses.last[key] = tag
+        uses.writes += writes
         self._names[line] = name_of(origin.site.instruction)
         _put(uses.written if writes else uses.multiplied, mine, region, tag)
         if writes:
             # One pipe runs them in order: who knows that this one is over knows it of the others.
             for other, tags in uses.written.items():
                 if other != mine:
-                    tags[region.tracked] = 0
+                    tags.cells[region.tracked] = 0
                     uses.last.clear()  # the other one has nothing there any more
 
     def by_warp(
         self, memory: TensorMemory, region: Region, what: str, origin: Origin, *, writes: bool
     ) -> None:
         """Check a region that a warp loads or stores. A load is recorded, a store when it is over."""
-        uses = self._of(memory)
-        warp, cluster, line = self.clocks.number(origin.bundle), origin.cluster, origin.site.line
-        self._asked(uses, region, what, origin)
-        row = self.clocks.row(origin.bundle, cluster)
-        self._pipes(uses, region, what, origin, row, writes=writes)
-        self._threads(uses, region, what, origin, row, warp, writes=writes)
+        uses = self._uses[memory]
+        warp, cluster, line = origin.bundle.number, origin.cluster, origin.site.line
+        if uses.asked:
+            self._asked(uses, region, what, origin)
+        if writes or uses.heard.get(warp) != uses.writes:
+            row = self.clocks.row(origin.bundle, cluster)
+            self._pipes(uses, region, what, origin, row, writes=writes)
+            self._threads(uses, region, what, origin, row, warp, writes=writes)
+            if uses.all_written_known(row, warp):
+                uses.heard[warp] = uses.writes
         if writes:
             return
         end = self._ends.get(origin.site)
@@ -160,34 +190,35 @@ class TensorMemoryRaces:
 
     def loads_over(self, bundle: Bundle, cluster: int) -> None:
         """A warp has executed tcgen05.wait::ld."""
-        warp = self.clocks.number(bundle)
+        warp = bundle.number
         for (memory, region), line in self._loading.pop((warp, cluster), {}).items():
-            uses = self._of(memory)
+            uses = self._uses[memory]
             _put(uses.loads, warp, region, self._tag(warp, cluster, line))
             uses.version += 1
 
     def store_over(self, memory: TensorMemory, region: Region, origin: Origin) -> None:
         """A warp has executed tcgen05.wait::st after a store."""
-        warp, uses = self.clocks.number(origin.bundle), self._of(memory)
+        warp, uses = origin.bundle.number, self._uses[memory]
         _put(uses.stores, warp, region, self._tag(warp, origin.cluster, origin.site.line))
         uses.version += 1
+        uses.writes += 1
 
     def freeing(self, memory: TensorMemory, first: int, columns: int, origin: Origin, group: int) -> None:
         """Check columns that a warp is about to free, in its own CTA or in both CTAs of its pair."""
         cluster, rank = origin.cluster, origin.bundle.rank
-        warp, row = self.clocks.number(origin.bundle), self.clocks.row(origin.bundle, cluster)
+        warp, row = origin.bundle.number, self.clocks.row(origin.bundle, cluster)
         region = Region(np.ones(LANES, dtype=np.bool_), first, first + columns)
         what = name_of(origin.site.instruction)
-        own = self._of(memory)
+        own = self._uses[memory]
         self._pipes(own, region, what, origin, row, writes=True)
         if group == 1:
             self._threads(own, region, what, origin, row, warp, writes=True)
             return
-        peers = self._of(self.cohort.own(TensorMemories)[cluster, rank ^ 1])
+        peers = self._uses[self.cohort.own(TensorMemories)[cluster, rank ^ 1]]
         own.asked[first] = peers.asked[first] = (columns, origin)
         for kind in (own.loads, own.stores, peers.loads, peers.stores, peers.written, peers.multiplied):
             for component, tags in kind.items():
-                if component != warp and self._unknown(tags, region, row, component):
+                if component != warp and tags.unknown(region, row.item(component)):
                     user, line = self._last(tags, region, component, origin)
                     raise origin.error(
                         TensorMemoryFreed,
@@ -197,22 +228,17 @@ class TensorMemoryRaces:
 
     def freed(self, memory: TensorMemory, first: int, columns: int) -> None:
         """Forget what used columns that are free now."""
-        self._of(memory).forget(first, columns)
+        self._uses[memory].forget(first, columns)
 
     # --- checks ---------------------------------------------------------------------------------------------
 
-    @staticmethod
-    def _unknown(tags: Tags, region: Region, row: Row, component: int) -> bool:
-        """True if a clock does not know the last access of a component to some cell of a region."""
-        return int(tags[region.tracked].max()) >= int(row[component])
-
-    def _last(self, tags: Tags, region: Region, component: int, origin: Origin) -> tuple[str, int]:
+    def _last(self, tags: _Tags, region: Region, component: int, origin: Origin) -> tuple[str, int]:
         """The warp of a component's last access to a region, in words, and the line."""
         found = self.clocks.components[component]
         x, y, z = self.cohort.blocks[origin.cluster, found.rank].tolist()
         own = found.rank == origin.bundle.rank
         where = "" if own else f" of block ({x}, {y}, {z})"
-        line = int(tags[region.tracked].max()) & self.clocks.line_mask
+        line = tags.last(region) & self.clocks.line_mask
         return f"warp {found.number}{where}", line
 
     def _asked(self, uses: _MemoryUses, region: Region, what: str, origin: Origin) -> None:
@@ -240,7 +266,7 @@ class TensorMemoryRaces:
         """Check a use against the loads (if it writes) and the stores of other warps."""
         for use, kind in (("store", uses.stores), ("load", uses.loads if writes else {})):
             for other, tags in kind.items():
-                if other != warp and self._unknown(tags, region, row, other):
+                if other != warp and tags.unknown(region, row.item(other)):
                     self._unordered(use, region, what, origin, tags, other)
 
     def _pipes(
@@ -249,11 +275,11 @@ class TensorMemoryRaces:
         """Check a thread's use against what tcgen05.mma and cp write and, if it writes, against their A."""
         for use, kind in (("write", uses.written), ("read", uses.multiplied if writes else {})):
             for other, tags in kind.items():
-                if self._unknown(tags, region, row, other):
+                if tags.unknown(region, row.item(other)):
                     self._unordered(use, region, what, origin, tags, other)
 
     def _unordered(
-        self, use: str, region: Region, what: str, origin: Origin, tags: Tags, component: int
+        self, use: str, region: Region, what: str, origin: Origin, tags: _Tags, component: int
     ) -> None:
         """Report a use that nothing orders after an earlier one of `component`."""
         hazard, words, remedy = _EARLIER[use]

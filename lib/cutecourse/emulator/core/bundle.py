@@ -153,6 +153,8 @@ class Bundle(Owner):
         self.cohort = cohort
         self.rank = rank
         self.warp = warp
+        self.number = rank * machine.warps_per_block + warp
+        """The warp's number in its cluster, counted block by block."""
         self.n = n
         self.full = np.ones((n, WARP_SIZE), dtype=np.bool_)
         threads = machine.threads_per_block - warp * WARP_SIZE

@@ -147,7 +147,10 @@ class Observer:
         """A thread has initialised an mbarrier."""
 
     def mbarrier_used(self, barrier: MBarrier, origin: Origin) -> None:
-        """A thread, or work that it has issued, is about to use an mbarrier."""
+        """A thread, or work that it has issued, is about to use an mbarrier.
+
+        Not told for the warps in the mbarrier's `known_to`, to which the observer adds.
+        """
 
     def mbarrier_arrived(self, barrier: MBarrier, origin: Origin, work: Origin | None) -> None:
         """The thread, or `work` that it issued earlier, arrives; the barrier counts the arrival next."""

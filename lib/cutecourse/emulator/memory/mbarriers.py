@@ -177,6 +177,8 @@ class MBarrier:
     name: str | None = field(init=False)
     word: int = field(init=False)
     """The index of the object among the cohort's words of eight bytes."""
+    known_to: set[int] = field(default_factory=set)
+    """The warps, by their numbers in the cluster, of whose uses no observer needs to hear any more."""
     waiters: list[Group] = field(default_factory=list)
     history: dict[tuple[str, int, Site, Bundle], tuple[int, Origin]] = field(default_factory=dict)
     """The last events, (what, phase, ...): (how many, who), oldest first, for reports.
@@ -296,14 +298,14 @@ class MBarrier:
         self.note("complete_tx", n_bytes, origin)
         done = self._settle()
         kind, cohort = "mbarrier.complete_tx", self.cohort
-        about: dict[str, Any] = {"bytes": n_bytes, "transfer": transfer}
         if by_thread:
             for tell in cohort.listeners.happened:
-                tell(kind, origin, barrier=self.about(), **about, state=self.state())
+                about = {"barrier": self.about(), "bytes": n_bytes, "transfer": transfer}
+                tell(kind, origin, **about, state=self.state())
         else:
             for tell in cohort.listeners.happened_in:
-                place = self.cluster, self.rank, origin.site.line
-                tell(kind, cohort, *place, barrier=self.about(), **about, state=self.state())
+                about = {"barrier": self.about(), "bytes": n_bytes, "transfer": transfer}
+                tell(kind, cohort, self.cluster, self.rank, origin.site.line, **about, state=self.state())
         if done:
             self._completed()
 
@@ -460,8 +462,9 @@ class MBarriers:
         found = self.live.get((cluster, rank, offset))
         if found is None or self._written.item(found.word):
             raise self._nothing(cluster, rank, offset, found, origin)
-        for tell in self.cohort.listeners.mbarrier_used:
-            tell(found, origin)
+        if origin.bundle.number not in found.known_to:
+            for tell in self.cohort.listeners.mbarrier_used:
+                tell(found, origin)
         return found
 
     def holds(self, barrier: MBarrier) -> bool:

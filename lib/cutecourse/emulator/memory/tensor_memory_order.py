@@ -52,38 +52,36 @@ class Clock:
         return self.now
 
 
+_WARP_BITS, _LINE_BITS = 11, 22
+
+
 class _Times:
-    """The time, line and warp of the last write or read of each cell, each of shape (8, columns)."""
+    """The last write or read of each cell, shape (8, columns): time, line and, in the low bits, warp."""
 
     def __init__(self, columns: int) -> None:
-        shape = (128 // GROUP, columns)
-        self.time: NDArray[np.int64] = np.zeros(shape, dtype=np.int64)
-        self.line: NDArray[np.int32] = np.zeros(shape, dtype=np.int32)
-        self.warp: NDArray[np.int32] = np.zeros(shape, dtype=np.int32)
+        self.cells: NDArray[np.int64] = np.zeros((128 // GROUP, columns), dtype=np.int64)
         self.last = 0
         """The time of the last access."""
         self.instructions: dict[int, Instruction] = {}
         """By their lines."""
 
     def set(self, region: Region, time: int, origin: Origin) -> None:
-        self.time[region.tracked] = time
-        self.line[region.tracked] = origin.site.line
-        self.warp[region.tracked] = _number(who(origin))
+        made = (time << _LINE_BITS | origin.site.line) << _WARP_BITS | _number(who(origin))
+        self.cells[region.tracked] = made
         self.last = time
         self.instructions.setdefault(origin.site.line, origin.site.instruction)
 
     def latest(self, region: Region, *, but: Who | None = None) -> tuple[int, int, int]:
         """(time, line, warp) of a region's last access, except those of warp `but`; (0, 0, 0) if none."""
-        time, line, warp = (held[region.tracked] for held in (self.time, self.line, self.warp))
+        held = self.cells[region.tracked]
         if but is not None:
-            time = np.where(warp == _number(but), 0, time)
-        at = int(time.argmax())
-        if not time.flat[at]:
-            return 0, 0, 0
-        return int(time.flat[at]), int(line.flat[at]), int(warp.flat[at])
+            held = np.where(held & (1 << _WARP_BITS) - 1 == _number(but), 0, held)
+        found = int(held.max())
+        of_line = found >> _WARP_BITS
+        return of_line >> _LINE_BITS, of_line & (1 << _LINE_BITS) - 1, found & (1 << _WARP_BITS) - 1
 
     def forget(self, start: int, columns: int) -> None:
-        self.time[:, start : start + columns] = 0
+        self.cells[:, start : start + columns] = 0
 
 
 def _number(warp: Who) -> int:

@@ -273,19 +273,26 @@ def accumulate_in_turn(
                 _in_any_order(a, b, total)
             else:
                 _in_one_order(a, b, total)
+            if kind == "f32":
+                held = bits.view(np.float32)
+                if c is None:
+                    held[...] = total
+                else:  # computed in double precision, rounded once when it is written
+                    np.add(total, c, out=held, dtype=np.float64, casting="unsafe")
+                c = held
+                continue
             if c is not None:
                 np.add(total, c, out=total)
             if kind == "f16":
                 bits[...] = total.astype(np.float16).view(np.uint16)
-            elif kind == "s32":
+            else:
                 whole = np.clip(total, -(2.0**31), 2.0**31 - 1) if saturate else total
                 bits.view(np.int32)[...] = whole.astype(np.int64)
-            else:
-                bits.view(np.float32)[...] = total
             c = numbers(bits, kind)
     # A sum that is NaN stays NaN, whatever is added to it, so checking the last one is enough.
-    if total.size and math.isnan(total.max()):
-        bits[np.isnan(total)] = _NAN[kind]
+    last = held if kind == "f32" else total
+    if last.size and math.isnan(last.max()):
+        bits[np.isnan(last)] = _NAN[kind]
     return bits
 
 

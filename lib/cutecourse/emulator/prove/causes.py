@@ -180,7 +180,7 @@ class Causes(Observer):
 
     def _event(self, bundle: Bundle) -> _Event:
         """The warp's action now."""
-        warp = self.clocks.number(bundle)
+        warp = bundle.number
         place = self.steering.last[id(bundle)]
         return _Event(warp, int(self._row(bundle)[warp]) - self.clocks.step, place)
 
@@ -375,7 +375,7 @@ class Causes(Observer):
 
     def commit_asked(self, origin: Origin) -> None:
         """Keep what the issuer of a commit knows. A thread's commits arrive in their order."""
-        warp, lane = self.clocks.number(origin.bundle), origin.lane
+        warp, lane = origin.bundle.number, origin.lane
         self._commits[warp, lane] += 1
         self._issue(origin, origin.bundle, (warp, lane, self._commits[warp, lane]))
 
