@@ -116,6 +116,38 @@ def test_fence__of_one_warp_covers_what_it_knows_of_and_tells_whom_it_meets(orde
     assert agrees(order, seed)
 
 
+WARP_SYNC = "    bar.warp.sync 0xffffffff;\n"
+ONLY = "    and.b32 %v, %t, 31;\n    setp.eq.u32 %one, %v, {};\n    @%one {}"
+
+
+def by_lane(lane, what):
+    """Something that one lane of each warp executes."""
+    return ONLY.format(lane, what.lstrip())
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(
+    ("fences", "right"),
+    [
+        (by_lane(0, FENCE), False),  # it covers the stores of lane 0 alone
+        (by_lane(0, FENCE) + by_lane(5, FENCE), False),
+        (WARP_SYNC + by_lane(0, FENCE), True),  # the lanes have met: it covers what all of them stored
+        (by_lane(0, AGAIN) + FENCE, True),
+        (WARP_SYNC + by_lane(3, AGAIN) + by_lane(0, FENCE), False),  # lane 3 has stored since they met
+        (WARP_SYNC + by_lane(3, AGAIN) + by_lane(3, FENCE) + by_lane(0, FENCE), True),
+        ("".join(by_lane(lane, FENCE) for lane in range(32)), True),
+    ],
+)  # fmt: skip
+def test_fence__of_one_lane_covers_its_own_stores_and_those_before_the_lanes_met(fences, right, seed):
+    """What an elected lane stores, only its own fence covers, unless the lanes meet before another one's."""
+    body = WRITE + fences + SYNC + STORE + WAIT
+    if right:
+        run(body, seed)
+        return
+    with pytest.raises(MissingProxyFence, match=r"no fence\.proxy\.async stands between .* that execute it"):
+        run(body, seed)
+
+
 def test_no_fence__names_the_store_that_no_fence_covers():
     """Fences cover the stores of lines 18 and 21, and none covers that of line 24."""
     body = WRITE + FENCE + SYNC + WRITE + FENCE + SYNC + "    st.shared.u32 [%at], 3;\n" + SYNC + STORE + WAIT

@@ -309,6 +309,12 @@ APART = {
         "@%first cp.async.bulk.global.shared::cta.bulk_group [%in], [box], 128;\n"
         "@%first cp.async.bulk.commit_group;\n@%first cp.async.bulk.wait_group 0;"
     ),
+    "copied over by one": (
+        "bar.sync 0;\nld.shared.b32 %y, [%at];\nORDER\n"
+        "@%first mbarrier.arrive.expect_tx.shared::cta.b64 _, [full], 128;\n"
+        "@%first cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes [box], [%in], 128, [full];\n"
+        "AGAIN: mbarrier.try_wait.parity.shared::cta.b64 %q, [full], 0;\n@!%q bra AGAIN;"
+    ),
     "half of a vector": (
         "st.shared.b32 [%at], 7;\nORDER\nand.b32 %at, %at, -8;\nld.shared.v2.b32 {%y, %z}, [%at];"
     ),

@@ -175,11 +175,17 @@ class Clocks:
         """False once a warp's count has stopped: then its later actions are not told apart."""
         return self._ticks[warp] < self.most
 
-    def fence(self, bundle: Bundle, rows: NDArray[np.bool_]) -> None:
-        """Warps of the clusters `rows` run a proxy fence: it follows all that they know of."""
+    def fence(self, bundle: Bundle, rows: NDArray[np.bool_], least: Row | None = None) -> None:
+        """Warps of the clusters `rows` run a proxy fence: it follows all that they know of.
+
+        least  for each cluster, the first tag of the warp's own actions that the fence does not follow.
+        """
         own = self.known[bundle.number]
         fenced = slice(self.warps, 2 * self.warps)
-        own[rows, fenced] = np.maximum(own[rows, fenced], own[rows, : self.warps])
+        before = own[rows, : self.warps]
+        if least is not None:
+            before[:, bundle.number] = least[rows]
+        own[rows, fenced] = np.maximum(own[rows, fenced], before)
         self.tick(bundle, rows)
 
     def fenced(self, row: Row) -> Row:

@@ -7,11 +7,14 @@ run apart. The same holds if one lane has read a byte and another lane writes it
 
 Simplified: an arrival at an mbarrier publishes what all lanes of the warp have done. If several lanes store
             to one place in one instruction, they and later uses of that place are not compared. Of several
-            lanes that read a place, only the last is.
+            lanes that read a place, only the last is. A proxy fence of some lanes covers all that the warp
+            knows of other warps.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict, deque
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -29,6 +32,8 @@ __all__ = ["LaneUses"]
 
 _Lanes = NDArray[np.uint8]
 """Lanes, counted from 1."""
+_FENCES = 64
+"""The number of a warp's proxy fences of some lanes that are kept."""
 
 
 class LaneUses:
@@ -43,6 +48,12 @@ class LaneUses:
         self.met = np.zeros((clocks.warps, clusters), dtype=np.uint32)
         """The least tag of what a warp has done since its lanes last met."""
 
+        self._fences: defaultdict[tuple[int, int], deque[tuple[int, NDArray[np.bool_]]]] = defaultdict(
+            partial(deque, maxlen=_FENCES)
+        )
+        """By warp and cluster, the proxy fences that some of its lanes ran, the last ones: the warp's entry
+        for itself at that time, and whether each lane, counted from 1, ran it.
+        """
         self._lanes = (np.arange(clusters * WARP_SIZE) % WARP_SIZE + 1).astype(np.uint8)
 
     def lanes(self, lanes: NDArray[np.int64] | None, per: int) -> _Lanes:
@@ -54,6 +65,37 @@ class LaneUses:
         """Lanes of the bundle's warps in some clusters come together, just after their clocks have ticked."""
         warp = bundle.number
         self.met[warp, rows] = self._clocks.known[warp, rows, warp] - np.uint32(self._clocks.step)
+
+    def fence(self, bundle: Bundle, mask: NDArray[np.bool_], apart: NDArray[np.bool_]) -> NDArray[np.uint32]:
+        """Keep a proxy fence that in the clusters `apart` not all lanes of a warp run.
+
+        Returns: for each cluster, the first tag of the warp's actions that the fence does not follow for all
+                 of its lanes.
+        """
+        warp = bundle.number
+        own = self._clocks.known[warp, :, warp]
+        for cluster in np.flatnonzero(apart).tolist():
+            lanes = np.concatenate([[True], mask[cluster]])  # a store of several lanes counts as fenced
+            self._fences[warp, cluster].append((own.item(cluster), lanes))
+        return np.where(apart, self.met[warp], own)
+
+    def unfenced(
+        self,
+        tags: NDArray[np.uint32],
+        writers: NDArray[Any],
+        chunks: NDArray[np.int64],
+        row: NDArray[np.uint32],
+        cluster: int,
+    ) -> NDArray[np.bool_]:
+        """The writes to chunks of a cluster that no proxy fence follows which a clock knows of."""
+        bad: NDArray[np.bool_] = tags >= self._clocks.fenced(row)[writers]
+        if self._fences and any_true(bad):
+            held = self.wrote.reshape(-1, tags.shape[-1])[chunks]
+            for warp in np.unique(writers[bad]).tolist():
+                for entry, lanes in self._fences.get((warp, cluster), ()):
+                    if entry <= row.item(warp):
+                        bad &= ~((writers == warp) & (tags < entry) & lanes[held])
+        return bad
 
     def apart(
         self, held: _Lanes, mine: _Lanes, since: NDArray[np.bool_], bundle: Bundle
@@ -84,4 +126,14 @@ class LaneUses:
         warp = origin.bundle.number
         since = (writers == warp) & (tags >= self.met[warp, origin.cluster])
         held = self.wrote.reshape(-1, tags.shape[-1])[chunks]
+        return self.apart(held, self._lanes[origin.lane : origin.lane + 1], since, origin.bundle)
+
+    def read_by_others(
+        self, origin: Origin, tags: NDArray[np.uint32], held: _Lanes
+    ) -> tuple[int, ...] | None:
+        """The place of the first unit that another lane of the issuer's warp has read since they met.
+
+        `tags` and `held` are the warp's last reads of the units, and their lanes.
+        """
+        since = tags >= self.met[origin.bundle.number, origin.cluster]
         return self.apart(held, self._lanes[origin.lane : origin.lane + 1], since, origin.bundle)

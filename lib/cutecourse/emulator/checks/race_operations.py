@@ -243,6 +243,13 @@ class Operations:
         met = self.threads.unknown_write(row, first, chunks)
         if met is not None:
             self._report_race(copy.origin, met)
+            return
+        if rank == copy.origin.bundle.rank or self.threads.remote:
+            met = self.threads.read_by_other_lanes(copy.origin, first, chunks)
+            if met is not None:
+                other = Use(self.clocks.components[met.warp], met.line, "read")
+                what = f"{copy.origin.site.instruction.name} overwrites"
+                report_meeting("lanes not ordered", copy.origin, met.byte, other, describe_lanes, what)
 
     def _has_waited(self, byte: int, component: int, row: Row) -> bool:
         """True if the issuer's clock knows that a component has used the bytes of the last copy.
@@ -398,7 +405,7 @@ class Operations:
         """Check an operation that reads bytes that threads have written."""
         met = self.threads.unknown_write(row, 0, chunks)
         if met is None:
-            met = self.threads.unknown_write(self.clocks.fenced(row), 0, chunks)
+            met = self.threads.unfenced_write(row, chunks, origin.cluster)
             if met is not None and self.cohort.shared_written[met.byte] == IN_SIGHT:
                 other = Use(self.clocks.components[met.warp], met.line, "write")
                 report_meeting("no proxy fence", origin, met.byte, other, describe_unfenced)

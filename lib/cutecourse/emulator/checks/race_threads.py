@@ -291,7 +291,18 @@ class Threads:
         per = CHUNK // self.plan.unit
         tags = self.write_tag.reshape(-1, per)[first:][chunks]
         writers = self.write_by.reshape(-1, per)[first:][chunks]
-        bad = tags >= row[writers]
+        return self._first_write(tags >= row[writers], tags, writers, first, chunks)
+
+    def unfenced_write(self, row: Row, chunks: NDArray[np.int64], cluster: int) -> Met | None:
+        """A write to chunks that no proxy fence follows which a clock knows of; None if there is none."""
+        per = CHUNK // self.plan.unit
+        tags, writers = self.write_tag.reshape(-1, per)[chunks], self.write_by.reshape(-1, per)[chunks]
+        bad = self.lanes.unfenced(tags, writers, chunks, row, cluster)
+        return self._first_write(bad, tags, writers, 0, chunks)
+
+    def _first_write(
+        self, bad: NDArray[np.bool_], tags: NDArray[Any], writers: NDArray[Any], first: int, chunks: Chunks
+    ) -> Met | None:
         if not any_true(bad):
             return None
         place = tuple(np.argwhere(bad)[0])
@@ -309,6 +320,19 @@ class Threads:
         writer = origin.bundle.number
         byte = self._byte(place, tags.shape, 0, chunks)
         return Met(byte, writer, int(tags[place]) & self.clocks.line_mask, 0)
+
+    def read_by_other_lanes(self, origin: Origin, first: int, chunks: Chunks) -> Met | None:
+        """A read of chunks by another lane of a thread's warp since its lanes met; None if there is none."""
+        per = CHUNK // self.plan.unit
+        column = origin.bundle.number if self.remote else origin.bundle.warp
+        tags, held = (
+            reads[column].reshape(-1, per)[first:][chunks] for reads in (self.read_tag, self.lanes.read)
+        )
+        place = self.lanes.read_by_others(origin, tags, held)
+        if place is None:
+            return None
+        byte = self._byte(place, tags.shape, first, chunks)
+        return Met(byte, origin.bundle.number, int(tags[place]) & self.clocks.line_mask, 0)
 
     def unknown_read(self, row: Row, rank: int, first: int, chunks: Chunks) -> Met | None:
         """A read of chunks of CTA `rank` that a clock does not know of; None if there is none."""

@@ -123,9 +123,9 @@ def describe_unfenced(origin: Origin, byte: int, other: Use) -> str:
     """Describe an operation on bytes that a thread has written, with no proxy fence between the two."""
     return (
         f"{name_of(origin.site.instruction)} reads {_where(origin, byte)}, which {_who(origin, other)} wrote"
-        f" at line {_line(origin, other)}, and no fence.proxy.async stands between the two. A warp's fence"
-        " covers the stores that the warp knows of, for those that know of the fence. Each thread must fence"
-        " its stores; then comes a barrier, then this operation."
+        f" at line {_line(origin, other)}, and no fence.proxy.async stands between the two. A fence covers"
+        " the stores of the threads that execute it, and those of others that a barrier orders before it."
+        " Each thread must fence its stores; then comes a barrier, then this operation."
     )
 
 

@@ -15,7 +15,9 @@ Simplified: lanes of one warp have one clock; emulator.checks.race_lanes compare
             earlier ones in its cluster, because the emulator does not know which of them publishes data.
             Races that this hides are not found. For the same reason a relaxed arrival at an mbarrier counts
             as a releasing one if the kernel has fences between threads, and a relaxed wait always acquires.
-            A relaxed arrival at the cluster's barrier always counts as a releasing one. Arrivals and waits
+            A relaxed arrival at the cluster's barrier always counts as a releasing one. A copy into bytes
+            that threads have read needs an order after these reads, and no proxy fence, although the ISA
+            asks for one: the pipelines of CUTLASS have none. Arrivals and waits
             have the scope of the cluster. cp.async.mbarrier.arrive publishes all that its thread has done
             when the copies are complete. What st.async writes is not recorded. Of several reductions under
             way to the same bytes only the last is.
@@ -166,8 +168,15 @@ class Races(Observer):
         self.threads.lanes.meet(bundle, rows)
 
     def proxies_fenced(self, bundle: Bundle, mask: Mask) -> None:
-        """Warps run a fence that shows to the asynchronous proxy what they know of."""
-        self.clocks.fence(bundle, warps_of(bundle.full if mask is None else mask))
+        """Warps run a fence that shows to the asynchronous proxy what they know of.
+
+        If some lanes of a warp run it, it shows what they did, and what the others did before the lanes met.
+        """
+        least = None
+        if mask is not None:
+            apart = (mask != bundle.live).any(axis=1)
+            least = self.threads.lanes.fence(bundle, mask, warps_of(mask) & apart)
+        self.clocks.fence(bundle, warps_of(bundle.full if mask is None else mask), least)
 
     # --- mbarriers ------------------------------------------------------------------------------------------
 
