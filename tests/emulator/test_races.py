@@ -416,6 +416,44 @@ END:
     is_reported(without, SharedMemoryRace, {REMOTE, LOAD}, grid=2, cluster=2)
 
 
+@pytest.mark.parametrize(
+    ("between", "right"),
+    [
+        ("{}mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%y];", True),
+        ("{}mbarrier.arrive.shared::cluster.b64 _, [%y];", False),  # .cta is the default
+        ("{}mbarrier.arrive.release.cta.shared::cluster.b64 _, [%y];", False),
+        ("bar.sync 0;\n{}mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%y];", True),
+        ("fence.acq_rel.cluster;\n{}mbarrier.arrive.shared::cluster.b64 _, [%y];", True),
+    ],
+)
+def test_cluster__an_arrival_shows_stores_to_ctas_in_its_scope_alone(between, right):
+    """As NVIDIA/cutlass #3324 and #3643 tell: the leader of a pair sees the arrival before the stores."""
+    body = f"""
+    mov.u32 %y, full;
+    mapa.shared::cluster.u32 %y, %y, 1;
+    mapa.shared::cluster.u32 %z, %x, 1;
+    setp.eq.u32 %q, %rank, 1;
+    @%q bra READ;
+    {REMOTE}
+    {between.format("@%first ")}
+    bra END;
+READ:
+    {WAIT.format("AGAIN", "full", 0)}
+    {LOAD}
+END:
+    barrier.cluster.arrive.aligned;
+    barrier.cluster.wait.aligned;
+    @%w1 ld.shared.b32 %y, [box+4];
+"""
+    for seed in range(4):
+        notes = launch(kernel(body), grid=4, block=96, cluster=2, args=[np.zeros(1)], seed=seed).notes
+        found = [note for note in notes if note.hazard.name == "scope too narrow"]
+        assert len(found) == (not right), notes
+        for note in found:
+            assert note.text.strip() == LOAD
+            assert "Write mbarrier.arrive.release.cluster" in note.problem
+
+
 MEET_CTAS = "barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;\n"
 FAR_USES = {
     "store": "@%w0 st.shared::cluster.b32 [%z], %me;",

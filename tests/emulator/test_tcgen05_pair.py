@@ -1,5 +1,7 @@
 """Two CTAs that share one tcgen05.mma: halves of the operands and of D, commits, loads' barriers."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 
@@ -8,6 +10,7 @@ from cutecourse.emulator.errors import (
     AddressError,
     DeadlockError,
     InvalidOperand,
+    ReadBeforeWait,
     TensorMemoryAccessError,
 )
 from cutecourse.layout import Layout
@@ -106,6 +109,69 @@ def test_pair__each_cta_gives_half_of_the_operands_and_gets_half_of_d(m, n, lead
     columns = n if m == 256 else n // 2
     out = run(COPY_IN + issue(m, n, leader=leader) + commit() + WAIT + keep(columns), images, columns)
     np.testing.assert_array_equal(gather(out, m, n), a[0] @ b[0].T)
+
+
+@pytest.mark.parametrize(("scope", "right"), [(".release.cluster", True), ("", False)])
+def test_pair__stores_of_the_peer_need_an_arrival_that_reaches_the_leader(scope, right):
+    """As NVIDIA/cutlass #3324 and #3643 tell; the leader's own stores are in the scope of its CTA."""
+    a, b, images = operands(256, 32)
+    told = f"""
+        .shared .align 8 .b64 told;
+        .reg .b32 %told;
+        @%first mbarrier.init.shared::cta.b64 [told], 1;
+        {SYNC}
+        {copy_in(IMAGE)}
+        fence.proxy.async.shared::cta;
+        bar.sync 0;
+        mov.u32 %told, told;
+        mapa.shared::cluster.u32 %told, %told, 0;
+        setp.eq.u32 %p, %rank, 0;
+        @%p bra LEADER;
+        @%first mbarrier.arrive{scope}.shared::cluster.b64 _, [%told];
+        bra TOLD;
+        LEADER:
+        mbarrier.try_wait.parity.shared::cta.b64 %q, [told], 0;
+        @!%q bra LEADER;
+        TOLD:
+        """
+    out = np.zeros((2, 128, 32), np.uint32)
+    body = told + issue(256, 32) + commit() + WAIT + keep(32) + SYNC
+    args = [out, images, out[0].nbytes, IMAGE]
+    notes = launch(tcgen05.kernel(body, group=2, smem=IMAGE), grid=2, block=128, cluster=2, args=args).notes
+    np.testing.assert_array_equal(gather(out.view(np.float32), 256, 32), a[0] @ b[0].T)
+    found = [note for note in notes if note.hazard.name == "scope too narrow"]
+    assert bool(found) == (not right), notes
+    for note in found:
+        assert "tcgen05.mma.cta_group::2.kind::f16 reads shared offset" in note.problem
+        assert "of CTA 1, which warp" in note.problem
+
+
+@pytest.mark.parametrize("waited", [True, False])
+def test_pair__a_copy_of_the_peer_needs_a_wait_that_the_leader_knows_of(waited):
+    """As NVIDIA/cutlass #3643 tells: each CTA loads its half, and the leader waits for its own half alone."""
+    a, b, images = operands(256, 32)
+    loaded = f"""
+        .shared .align 8 .b64 full;
+        @%first mbarrier.init.shared::cta.b64 [full], 1;
+        fence.mbarrier_init.release.cluster;
+        {SYNC}
+        @%first mbarrier.arrive.expect_tx.shared::cta.b64 _, [full], {IMAGE};
+        @%first cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes [box], [%in], {IMAGE}, [full];
+        FULL:
+        mbarrier.try_wait.parity.shared::cta.b64 %q, [full], 0;
+        @!%q bra FULL;
+        """
+    out = np.zeros((2, 128, 32), np.uint32)
+    body = loaded + (SYNC if waited else "") + issue(256, 32) + commit() + WAIT + keep(32) + SYNC
+    args = [out, images, out[0].nbytes, IMAGE]
+    run = partial(launch, tcgen05.kernel(body, group=2, smem=IMAGE), grid=2, block=128, cluster=2, args=args)
+    for seed in range(4):
+        if waited:
+            assert not run(seed=seed, hazards={"loaded and never read": "off"}).notes  # the image has gaps
+            np.testing.assert_array_equal(gather(out.view(np.float32), 256, 32), a[0] @ b[0].T)
+            continue
+        with pytest.raises(ReadBeforeWait, match=r"[AB] reads shared offset .* of CTA 1, into which warp 0"):
+            run(seed=seed)
 
 
 @pytest.mark.parametrize("seed", range(3))

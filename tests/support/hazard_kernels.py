@@ -227,6 +227,17 @@ SCENES: dict[str, Scene | Product | Warpgroup | ChangedMap | Chain] = {
     "lanes not ordered": Scene(
         "setp.eq.u32 %p, %me, 0;\n@%p st.shared.b32 [box], %me;\nld.shared.b32 %x, [box];\n"
     ),
+    "scope too narrow": Scene(
+        "@%first mbarrier.init.shared::cta.b64 [full], 1;\n"
+        "barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;\n"
+        "setp.eq.u32 %p, %rank, 1;\n@%p bra READ;\n"
+        "mov.u32 %x, box;\nmapa.shared::cluster.u32 %x, %x, 1;\n@%first st.shared::cluster.b32 [%x], %me;\n"
+        "mov.u32 %y, full;\nmapa.shared::cluster.u32 %y, %y, 1;\n"
+        "@%first mbarrier.arrive.shared::cluster.b64 _, [%y];\nbra OVER;\nREAD:\n"
+        + WAIT
+        + "ld.shared.b32 %x, [box];\nOVER:\nbarrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;\n",
+        options=PAIR,
+    ),
     "same value written": Scene("st.shared.b32 [box], 7;\n", options={"block": 64}),
     "read before its wait": Scene(INIT + EXPECT + LOAD + LATER + "ld.shared.b32 %x, [box];\n" + WAIT),
     "stage reused early": Scene(INIT + EXPECT.replace("16;", "32;") + LOAD + LOAD + WAIT),

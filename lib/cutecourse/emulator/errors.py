@@ -74,6 +74,7 @@ __all__ = [
     "RegisterPoolError",
     "RequestAfterRefusal",
     "SameValueWritten",
+    "ScopeTooNarrow",
     "SetmaxnregApart",
     "SetmaxnregIgnored",
     "SharedMemoryRace",
@@ -438,6 +439,18 @@ class SameValueWritten(EmulatorError):
         "note",
         "the memory model calls it a race, but both orders leave the same bytes; Triton's"
         " warp-specialised kernels hand over their states like this",
+    )
+
+
+class ScopeTooNarrow(EmulatorError):
+    """Stores are used in another CTA, and the arrival that tells of them has the scope of its own CTA."""
+
+    hazard = Hazard(
+        "scope too narrow",
+        "warning",
+        "the memory model calls it a race; the hardware rarely shows the arrival before the stores",
+        what="a thread or a tcgen05.mma uses shared memory that threads of another CTA have written, and the"
+        " mbarrier.arrive in between shows stores to its own CTA alone: it has not .cluster",
     )
 
 

@@ -39,6 +39,8 @@ _ROOM = 16
 class Component(NamedTuple):
     """Something that counts its actions: "warp", "fence", "mbarrier", "mma", "wgmma", "bulk" or "grid".
 
+    A "fence" counts the actions of its warp that a proxy fence follows, "shown" those that other CTAs see.
+
     `number` is the warp in its CTA, for "wgmma" the warpgroup, for "mbarrier" the offset in shared memory.
     `lane` is the lane that issues, for "mma" and "bulk".
     """
@@ -86,6 +88,8 @@ class Clocks:
 
     The warps of a cluster are numbered block by block; warp w counts in component w. The entry for component
     `warps` + w says which actions of warp w a proxy fence follows, of those fences that the clock knows of.
+    In a cluster of several CTAs the one for 2 `warps` + w says which actions of warp w, of another CTA, it
+    has been shown: an arrival with the scope of its CTA tells of them, and shows them to that CTA alone.
     """
 
     def __init__(self, cohort: Cohort, line_bits: int) -> None:
@@ -103,9 +107,13 @@ class Clocks:
         self.components = [
             Component("warp", rank, warp) for rank in range(cohort.size) for warp in range(per_block)
         ]
-        self.components += [one._replace(kind="fence") for one in self.components]
+        warps = self.components
+        self.components = warps + [one._replace(kind="fence") for one in warps]
+        self.across = cohort.size > 1
+        if self.across:
+            self.components += [one._replace(kind="shown") for one in warps]
         self.numbers: dict[Component, int] = {c: i for i, c in enumerate(self.components)}
-        self.known = self._fresh(self.warps, cohort.n, 2 * self.warps + _ROOM)
+        self.known = self._fresh(self.warps, cohort.n, len(self.components) + _ROOM)
         every = np.arange(self.warps)
         self.known[every, :, every] = 2 * self.step
         self._ticks = [1] * self.warps
@@ -192,9 +200,32 @@ class Clocks:
         """The actions of each warp that a proxy fence follows which a clock knows of."""
         return row[self.warps : 2 * self.warps]
 
-    def release(self, bundle: Bundle, cluster: int, to: BarrierClock) -> None:
-        """A warp leaves its clock at an mbarrier."""
-        to.arrive(self.row(bundle, cluster))
+    def shown(self, row: Row) -> Row:
+        """The actions of each warp of other CTAs that a clock has been shown."""
+        return row[2 * self.warps : 3 * self.warps]
+
+    def show(self, bundle: Bundle, rows: Any) -> None:
+        """Before warps tell other CTAs of their work: what happened in their own CTA is shown as well."""
+        if self.across:
+            first = bundle.rank * self.per_block
+            own = self.known[bundle.number]
+            mine = own[rows, first : first + self.per_block]
+            own[rows, 2 * self.warps + first : 2 * self.warps + first + self.per_block] = mine
+
+    def release(
+        self, bundle: Bundle, cluster: int, to: BarrierClock, *, away: bool = False, shows: bool = True
+    ) -> None:
+        """A warp leaves its clock at an mbarrier.
+
+        `away` is for one of another CTA; `shows` is False if the arrival has the scope of its own CTA.
+        """
+        row = self.row(bundle, cluster)
+        if away and shows:
+            self.show(bundle, cluster)
+        elif away:
+            row = row.copy()
+            self.shown(row)[:] = self.step
+        to.arrive(row)
         self.tick(bundle, cluster)
 
     def learn(self, bundle: Bundle, cluster: int, row: Row | None) -> None:
@@ -259,6 +290,7 @@ class Clocks:
 
     def pass_on(self, key: Hashable, bundle: Bundle, rows: Any) -> None:
         """Warps take over the clock that was left under a key, and leave it with their own merged in."""
+        self.show(bundle, rows)
         gathered, _ = self._meeting(key)
         own = self.known[bundle.number]
         own[rows] = gathered[rows] = np.maximum(own[rows], gathered[rows])

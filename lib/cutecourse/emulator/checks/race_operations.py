@@ -22,6 +22,7 @@ from cutecourse.emulator.checks.race_words import (
     access_of,
     describe_lanes,
     describe_reuse,
+    describe_scope,
     describe_thread,
     describe_unfenced,
     describe_wait,
@@ -405,6 +406,11 @@ class Operations:
         """Check an operation that reads bytes that threads have written."""
         met = self.threads.unknown_write(row, 0, chunks)
         if met is None:
+            what = f"{origin.site.instruction.name} reads"
+            met = self.threads.hidden_write(row, chunks, origin.bundle.rank)
+            if met is not None:
+                other = Use(self.clocks.components[met.warp], met.line, "write")
+                report_meeting("scope too narrow", origin, met.byte, other, describe_scope, what)
             met = self.threads.unfenced_write(row, chunks, origin.cluster)
             if met is not None and self.cohort.shared_written[met.byte] == IN_SIGHT:
                 other = Use(self.clocks.components[met.warp], met.line, "write")
@@ -412,7 +418,6 @@ class Operations:
             met = self.threads.of_other_lanes(origin, chunks)
             if met is not None and reader.whose.kind != "wgmma":  # all lanes of a warp issue a wgmma together
                 other = Use(self.clocks.components[met.warp], met.line, "write")
-                what = f"{origin.site.instruction.name} reads"
                 report_meeting("lanes not ordered", origin, met.byte, other, describe_lanes, what)
             return
         thread = self.threads.thread(met.warp, met.line, origin.lane // WARP_SIZE)

@@ -14,6 +14,7 @@ from cutecourse.emulator.checks.race_words import (
     Use,
     access_of,
     describe_lanes,
+    describe_scope,
     describe_thread,
     report_meeting,
 )
@@ -111,6 +112,8 @@ class Threads:
                 found = int(writers[place]), int(tags[place]), "write"
                 same = self._writes_the_same(access, index, bad, values)
                 self._report(access, bundle, index, lanes, place, *found, same=same)
+            elif self.remote:
+                self._check_shown(access, bundle, index, lanes, tags, writers)
             since = (tags >= self._met(warp, clusters, per)) & (writers == warp)
             held = self.lanes.wrote if per == 1 else self.lanes.wrote.reshape(-1, per)
             apart = self.lanes.apart(held[index], self.lanes.lanes(lanes, per), since, bundle)
@@ -118,6 +121,29 @@ class Threads:
                 self._report_lanes(access, bundle, index, lanes, apart, int(tags[apart]), "write")
         if access.writes:
             self._check_readers(access, bundle, index, lanes, clusters, read[:, index])
+
+    def _check_shown(
+        self,
+        access: Access,
+        bundle: Bundle,
+        index: Lanes,
+        lanes: Lanes | None,
+        tags: NDArray[Any],
+        writers: NDArray[Any],
+    ) -> None:
+        """Report writes of other CTAs that a warp knows of and has not been shown."""
+        shown = self.clocks.known[bundle.number][:, 2 * self.clocks.warps :]
+        clusters: Any = self.clusters(lanes)
+        if bundle.n > 1 and tags.ndim > 1:
+            clusters = clusters[:, None]
+        bad = (writers // self.per_block != bundle.rank) & (tags >= shown[clusters, writers])
+        if any_true(bad):
+            place = tuple(np.argwhere(bad)[0])
+            byte = int(index[place[0]]) * access.size + sum(place[1:]) * self.plan.unit
+            writer = self.clocks.components[int(writers[place])]
+            other = Use(writer, int(tags[place]) & self.clocks.line_mask, "write")
+            origin = access.thread(bundle, lanes, int(place[0]))
+            report_meeting("scope too narrow", origin, byte, other, describe_scope, access_of(access))
 
     def _met(self, warp: int, clusters: Any, per: int) -> Any:
         """The least tag of what a warp has done since its lanes met, for each item of an access."""
@@ -298,6 +324,15 @@ class Threads:
         per = CHUNK // self.plan.unit
         tags, writers = self.write_tag.reshape(-1, per)[chunks], self.write_by.reshape(-1, per)[chunks]
         bad = self.lanes.unfenced(tags, writers, chunks, row, cluster)
+        return self._first_write(bad, tags, writers, 0, chunks)
+
+    def hidden_write(self, row: Row, chunks: NDArray[np.int64], rank: int) -> Met | None:
+        """A write of another CTA than `rank` that a clock has not been shown; None if there is none."""
+        if not self.clocks.across:
+            return None
+        per = CHUNK // self.plan.unit
+        tags, writers = self.write_tag.reshape(-1, per)[chunks], self.write_by.reshape(-1, per)[chunks]
+        bad = (writers // self.per_block != rank) & (tags >= self.clocks.shown(row)[writers])
         return self._first_write(bad, tags, writers, 0, chunks)
 
     def _first_write(

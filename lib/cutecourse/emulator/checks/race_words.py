@@ -22,6 +22,7 @@ __all__ = [
     "access_of",
     "describe_lanes",
     "describe_reuse",
+    "describe_scope",
     "describe_thread",
     "describe_unfenced",
     "describe_wait",
@@ -117,6 +118,15 @@ def describe_wait(origin: Origin, byte: int, other: Use, what: str) -> str:
             " barrier after it."
         )
     return f"{start} may not have read yet. {_end_of(other)} first."
+
+
+def describe_scope(origin: Origin, byte: int, other: Use, what: str) -> str:
+    """Describe a use of what a thread of another CTA has written, of which an arrival of .cta scope told."""
+    return (
+        f"{what} {_where(origin, byte)}, which {_who(origin, other)} has written at line"
+        f" {_line(origin, other)}. The mbarrier.arrive that tells of it has the scope .cta, which is the"
+        " default: it shows stores to threads of its own CTA alone. Write mbarrier.arrive.release.cluster."
+    )
 
 
 def describe_unfenced(origin: Origin, byte: int, other: Use) -> str:

@@ -17,10 +17,10 @@ Simplified: lanes of one warp have one clock; emulator.checks.race_lanes compare
             as a releasing one if the kernel has fences between threads, and a relaxed wait always acquires.
             A relaxed arrival at the cluster's barrier always counts as a releasing one. A copy into bytes
             that threads have read needs an order after these reads, and no proxy fence, although the ISA
-            asks for one: the pipelines of CUTLASS have none. Arrivals and waits
-            have the scope of the cluster. cp.async.mbarrier.arrive publishes all that its thread has done
-            when the copies are complete. What st.async writes is not recorded. Of several reductions under
-            way to the same bytes only the last is.
+            asks for one: the pipelines of CUTLASS have none. Waits have the scope of the cluster, and so do
+            arrivals in a kernel with fences between threads. cp.async.mbarrier.arrive publishes all that its
+            thread has done when the copies are complete. What st.async writes is not recorded. Of several
+            reductions under way to the same bytes only the last is.
 Source:     PTX ISA 9.0, Memory Consistency Model; FastTrack (see emulator.checks.clocks).
 """
 
@@ -62,7 +62,7 @@ if TYPE_CHECKING:
 __all__ = ["Races", "look_for_races"]
 
 _FLAGS = "flags"
-_HAZARDS = ("race", "lanes not ordered", "read before its wait", "stage reused early")
+_HAZARDS = ("race", "scope too narrow", "lanes not ordered", "read before its wait", "stage reused early")
 
 
 def look_for_races(cohort: Cohort) -> Races | None:
@@ -114,6 +114,7 @@ class Races(Observer):
         """Keep the clocks of warps that end, for barriers that count them as arrived."""
         rows = warps_of(mask) & ~warps_of(bundle.live)
         if any_true(rows):
+            self.clocks.show(bundle, rows)
             self.clocks.arrive(("ended", bundle.rank), bundle, rows)
             over = rows & ~self.cohort.alive(bundle.rank)
             self.remote.ended(bundle, iter(np.flatnonzero(over).tolist()))
@@ -147,6 +148,7 @@ class Races(Observer):
     def cluster_arrived(self, bundle: Bundle, mask: NDArray[np.bool_]) -> None:
         """Warps arrive at the barrier of their cluster."""
         rows = warps_of(mask)
+        self.clocks.show(bundle, rows)
         self.clocks.arrive("cluster", bundle, rows)
         self.threads.lanes.meet(bundle, rows)
 
@@ -216,8 +218,10 @@ class Races(Observer):
             return
         if barrier.rank != origin.bundle.rank:
             self.remote.note(barrier.rank, origin, barrier.label())
-        if self._fenced or not origin.site.facts.relaxed:
-            self.clocks.release(origin.bundle, barrier.cluster, clock)
+        facts = origin.site.facts
+        if self._fenced or not facts.relaxed:
+            away, shows = barrier.rank != origin.bundle.rank, self._fenced or not facts.within_cta
+            self.clocks.release(origin.bundle, barrier.cluster, clock, away=away, shows=shows)
 
     def mbarrier_received(self, barrier: MBarrier, origin: Origin, work: Origin | None) -> None:
         """Add the clock that a store carries; mbarrier.complete_tx by a thread is a relaxed operation."""
@@ -240,12 +244,14 @@ class Races(Observer):
     def store_asked(self, origin: Origin) -> None:
         """Keep the thread's clock for the mbarrier that its bytes reach later."""
         cluster = origin.lane // WARP_SIZE
+        self.clocks.show(origin.bundle, cluster)
         self._carried[origin] = self.clocks.row(origin.bundle, cluster).copy()
         self.clocks.tick(origin.bundle, cluster)
 
     def commit_asked(self, origin: Origin) -> None:
         """Keep the clock that the commit brings: its thread's, with the thread's tcgen05.mma and cp over."""
         bundle, cluster = origin.bundle, origin.lane // WARP_SIZE
+        self.clocks.show(bundle, cluster)
         row = self.clocks.row(bundle, cluster).copy()
         self.clocks.tick(bundle, cluster)
         self._carried[origin] = self.operations.committed(origin, row)

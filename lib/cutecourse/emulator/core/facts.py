@@ -165,6 +165,8 @@ class Facts:
     """True if plain accesses before or after it can synchronize threads."""
     relaxed: bool = False
     """True for an arrival that does not order what its thread did before."""
+    within_cta: bool = False
+    """True for an arrival that shows what its thread did before to threads of its own CTA alone."""
     waits_for: Pipe | None = None
     """The work that is done when the thread goes on."""
     may_fail: bool = False

@@ -298,14 +298,12 @@ class MBarrier:
         self.note("complete_tx", n_bytes, origin)
         done = self._settle()
         kind, cohort = "mbarrier.complete_tx", self.cohort
-        if by_thread:
-            for tell in cohort.listeners.happened:
-                about = {"barrier": self.about(), "bytes": n_bytes, "transfer": transfer}
-                tell(kind, origin, **about, state=self.state())
-        else:
-            for tell in cohort.listeners.happened_in:
-                about = {"barrier": self.about(), "bytes": n_bytes, "transfer": transfer}
-                tell(kind, cohort, self.cluster, self.rank, origin.site.line, **about, state=self.state())
+        for tell in cohort.listeners.happened if by_thread else ():
+            about = self.about()
+            tell(kind, origin, barrier=about, bytes=n_bytes, transfer=transfer, state=self.state())
+        for tell in () if by_thread else cohort.listeners.happened_in:
+            about, place = self.about(), (self.cluster, self.rank, origin.site.line)
+            tell(kind, cohort, *place, barrier=about, bytes=n_bytes, transfer=transfer, state=self.state())
         if done:
             self._completed()
 

@@ -80,7 +80,12 @@ _WAIT = replace(_OBJECT, only_asks=True, may_fail=True)
 
 @by_modifiers
 def _arrival_facts(one: Instruction) -> Facts:
-    return replace(_OBJECT, completes="arrivals", relaxed="relaxed" in one.modifiers)
+    return replace(
+        _OBJECT,
+        completes="arrivals",
+        relaxed="relaxed" in one.modifiers,
+        within_cta="cluster" not in one.modifiers,  # .cta is the default
+    )
 
 
 @instruction("mbarrier.init", facts=_OBJECT)
