@@ -173,6 +173,23 @@ def test_cp__needs_a_fence_and_a_right_descriptor():
         run(copy_in(SMEM) + FENCE + SYNC + cp("128x256b", desc, column=124), memory)
 
 
+@pytest.mark.parametrize(("form", "bits", "place"), [("b6x16_p32", 6, 0), ("b4x16_p64", 4, 2)])
+@pytest.mark.parametrize(("shape", "rows", "words"), [("128x256b", 128, 8), ("32x128b.warpx4", 32, 4)])
+def test_cp__unpacks_elements_and_leaves_their_padding_out(shape, rows, words, form, bits, place):
+    """Each of 16 elements gets a byte: 6 bits its lower ones, 4 bits those in the middle."""
+    codes = np.random.default_rng(5).integers(0, 1 << bits, (rows, words // 4, 16)).astype(np.uint8)
+    ones = np.unpackbits(codes[..., None], axis=-1, count=bits, bitorder="little")
+    held = np.full((rows // 8, words // 4, 8, 16), 0xA5, np.uint8)  # the padding
+    packed = np.packbits(ones.reshape(*codes.shape[:2], -1), axis=-1, bitorder="little")
+    held[..., : 2 * bits] = packed.reshape(rows // 8, 8, words // 4, -1).transpose(0, 2, 1, 3)
+    memory = np.zeros(SMEM // 4, np.uint32)
+    memory[: held.size // 4] = held.reshape(-1).view(np.uint32)
+    desc = descriptor(0, 128, 32 * words)
+    body = FILL + copy_in(SMEM) + FENCE + SYNC + cp(f"{shape}.b8x16.{form}", desc) + COMMIT + WAIT + KEEP
+    wanted = (codes << place).reshape(rows, -1).view(np.uint32)
+    np.testing.assert_array_equal(run(body, memory)[0][:, :words], np.tile(wanted, (128 // rows, 1)))
+
+
 @pytest.mark.parametrize(
     ("shape", "match"),
     [
@@ -181,14 +198,6 @@ def test_cp__needs_a_fence_and_a_right_descriptor():
         ("32x128b", r"32x128b comes as \.32x128b\.warpx4"),
         ("128x128b.warpx4", r"128x128b comes as \.128x128b"),
         ("4x256b.warpx4", r"4x256b comes as \.4x256b"),
-        (
-            "128x256b.b8x16.b4x16_p64",
-            r"\.b8x16\.b4x16_p64, which unpacks elements on the way, is not supported",
-        ),
-        (
-            "128x128b.b8x16.b6x16_p32",
-            r"\.b8x16\.b6x16_p32, which unpacks elements on the way, is not supported",
-        ),
         ("128x256b.b8x16", r"\.b8x16 needs \.b6x16_p32 or \.b4x16_p64"),
         ("128x256b.b4x16_p64", r"\.b8x16 needs"),
         ("16x256b", r"needs one of the modifiers \.128x256b"),
@@ -202,7 +211,7 @@ def test_cp__refuses_other_forms_by_name(shape, match):
 @pytest.mark.program("ptxas")
 def test_ptxas__assembles_the_forms(tmp_path, find_program):
     shapes = ["128x256b", "4x256b", "128x128b", "32x128b.warpx4"]
-    shapes += ["64x128b.warpx2::02_13", "64x128b.warpx2::01_23"]
+    shapes += ["64x128b.warpx2::02_13", "64x128b.warpx2::01_23", "128x256b.b8x16.b6x16_p32"]
     (tmp_path / "k.ptx").write_text(tcgen05.kernel("".join(cp(shape, 0) for shape in shapes)))
     done = subprocess.run(
         [find_program("ptxas"), "-arch=sm_100a", "-o", tmp_path / "k.cubin", tmp_path / "k.ptx"],

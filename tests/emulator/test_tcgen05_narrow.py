@@ -238,10 +238,12 @@ def test_block_scale__of_every_width_of_b(n):
     np.testing.assert_array_equal(*scaled(*FORMS[0], n=n, a_kind="e4m3", b_kind="e3m2"))
 
 
-def test_block_scale__of_a_pair_takes_its_rows_of_a_and_all_of_b_in_each_cta():
-    n, rng = 48, np.random.default_rng(4)
-    a, b = codes_of("e4m3", (256, 32), 1), codes_of("e4m3", (n, 32), 2)
-    sfa, sfb = (rng.integers(120, 135, (rows, 1)).astype(np.uint8) for rows in (256, n))
+@pytest.mark.parametrize(("m", "n"), [(256, 48), (128, 256), (128, 96)])
+def test_block_scale__of_a_pair_takes_its_rows_of_a_and_all_of_b_in_each_cta(m, n):
+    """With M = 128, as in CUTLASS's 2cta_mma_blockscale_m128, each half of B has warps of its own."""
+    rng = np.random.default_rng(4)
+    a, b = codes_of("e4m3", (m, 32), 1), codes_of("e4m3", (n, 32), 2)
+    sfa, sfb = (rng.integers(120, 135, (rows, 1)).astype(np.uint8) for rows in (m, n))
     images = np.zeros((2, IMAGE_BYTES), np.uint8)
     for image, *parts in zip(images, np.split(a, 2), np.split(b, 2), np.split(sfa, 2), strict=True):
         descs = [
@@ -249,8 +251,16 @@ def test_block_scale__of_a_pair_takes_its_rows_of_a_and_all_of_b_in_each_cta():
             for at, codes in ((A_AT, parts[0]), (B_AT, parts[1]))
         ]
         copies = copy_scales(put_scales(image, SFA_AT, parts[2], 0), SFA_COLUMN)
-        copies += copy_scales(put_scales(image, SFB_AT, sfb, 0), SFB_COLUMN)
-    code = instruction(256, n, a=0, b=0, scales=1)
+        if m == 256:
+            copies += copy_scales(put_scales(image, SFB_AT, sfb, 0), SFB_COLUMN)
+            continue
+        first, _ = (
+            put_scales(image, SFB_AT + 512 * half, factors, 0)[0]
+            for half, factors in enumerate(np.split(sfb, 2))
+        )
+        copy = copy_scales([first], SFB_COLUMN)
+        copies += copy.replace("32x128b.warpx4", "64x128b.warpx2::01_23")
+    code = instruction(m, n, a=0, b=0, scales=1)
     product = issue("kind::mxf8f6f4.block_scale", *descs, code, scales=", [%y], [%z]")
     body = copy_in(IMAGE_BYTES) + FENCE + SYNC
     body += "setp.eq.u32 %p, %rank, 0;\nand.pred %p, %p, %first;\n"
@@ -260,13 +270,17 @@ def test_block_scale__of_a_pair_takes_its_rows_of_a_and_all_of_b_in_each_cta():
         ".shared::cluster.multicast::cluster.b64 [bar], %h;\nAGAIN:\n"
         "mbarrier.try_wait.parity.shared::cta.b64 %q, [bar], 0;\n@!%q bra AGAIN;\n"
     )
-    out = np.zeros((2, 128, n), np.uint32)
-    tcgen05.run(body + keep(n), images, out, grid=2, cluster=2, group=2, columns=512, smem=IMAGE_BYTES)
+    columns = n if m == 256 else n // 2
+    out = np.zeros((2, 128, columns), np.uint32)
+    tcgen05.run(body + keep(columns), images, out, grid=2, cluster=2, group=2, columns=512, smem=IMAGE_BYTES)
     scaled_a, scaled_b = (
         values_of(codes, "e4m3") * values_of(factors, "ue8m0") for codes, factors in ((a, sfa), (b, sfb))
     )
     wanted = (scaled_a @ scaled_b.T).astype(np.float32)
-    np.testing.assert_array_equal(out.view(np.float32).reshape(256, n), wanted)
+    found = out.view(np.float32)
+    if m == 128:
+        found = np.concatenate([found[:, :64], found[:, 64:]], axis=2)
+    np.testing.assert_array_equal(found.reshape(m, n), wanted)
 
 
 def test_block_scale__ignores_the_data_id_in_an_address():
@@ -357,12 +371,25 @@ def test_block_scale__with_a_in_tensor_memory(form):
     np.testing.assert_array_equal(*scaled(*form, a_kind=a_kind, change=change))
 
 
-def test_block_scale__a_of_6_bits_in_tensor_memory_is_refused_with_the_way_out():
-    def change(body):
-        return body.replace("[%d], %a, %b", "[%d], [%y], %b")
+@pytest.mark.parametrize("a_kind", ["e2m1", "e2m3", "e3m2"])
+@pytest.mark.parametrize("scaled_too", [True, False])
+def test_a_in_tensor_memory__is_unpacked_on_its_way_there(a_kind, scaled_too):
+    """The copy gives each element a byte, and the product reads that byte."""
+    form = "b4x16_p64" if DTYPES[a_kind].bits == 4 else "b6x16_p32"
 
-    with pytest.raises(InvalidOperand, match=r"e3m2 in tensor memory.*put A in shared memory"):
-        scaled(*FORMS[0], a_kind="e3m2", change=change)
+    def change(body):
+        a = re.search(r"mov\.b64 %a, (\d+);", body).group(1)
+        start = f"mov.b64 %at, {a};\nadd.u32 %r9, %tmem, 128;\n"
+        start += f"@%first tcgen05.cp.cta_group::1.128x256b.b8x16.{form} [%r9], %at;\n"
+        return start + body.replace("[%d], %a, %b", "[%d], [%r9], %b")
+
+    if scaled_too:
+        np.testing.assert_array_equal(*scaled(*FORMS[0], a_kind=a_kind, change=change))
+        return
+    image, descs, a, b = operands(a_kind, "e5m2", 16, 32)
+    code = instruction(128, 16, a=CODES[a_kind], b=CODES["e5m2"], d=1)
+    out = run(change(issue("kind::f8f6f4", *descs, code)), image, 16)
+    np.testing.assert_array_equal(out.view(np.float32), (a @ b.T).astype(np.float32))
 
 
 # --- rules --------------------------------------------------------------------------------------------------

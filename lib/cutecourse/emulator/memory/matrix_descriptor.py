@@ -222,7 +222,7 @@ _TYPES = {
 _SCALE_IDS = {1: (0, 1, 2, 3), 2: (0, 2), 4: (0,)}
 # The shapes by (CTAs, M): the smallest N and the step between them.
 _SHAPES = {(1, 64): 8, (1, 128): 8, (2, 128): 16, (2, 256): 16}
-_SCALED_SHAPES = {(1, 128): 8, (2, 256): 16}
+_SCALED_SHAPES = {(1, 128): 8, (2, 128): 16, (2, 256): 16}
 _INTEGER_SHAPES = {(1, 64): 8, (1, 128): 16, (2, 128): 32, (2, 256): 32}
 _MOST_N = 256
 _WHOLE_N = 32
@@ -276,7 +276,6 @@ def decode_instruction(bits: int, kind: str, group: int) -> InstructionDescripto
 def decode_scaled_instruction(bits: int, kind: str, group: int, block: int) -> InstructionDescriptor:
     """Read the instruction descriptor of a kind with scale factors, one for each `block` elements along K.
 
-    Simplified: a pair's M is 256; how scale factors lie for the 64 rows of each CTA is not documented.
     Errors:     FieldError.
     Source:     PTX ISA 9.0, Instruction descriptor for .kind::mxf8f6f4, mxf4 and mxf4nvf4; CUTLASS 4.2.0,
                 include/cute/arch/mma_sm100_desc.hpp, UMMA::InstrDescriptorBlockScaled.

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cutecourse.dtypes import DTYPES, decode
+from cutecourse.emulator.numbers.narrow import from_bytes, unpacked
 
 __all__ = [
     "Factors",
@@ -68,22 +69,25 @@ def read_f16(bits: NDArray[Any], kind: str, *, finite: bool = False) -> NDArray[
     return (bits & np.uint32(0xFFFFE000)).view(np.float32).astype(np.float64)
 
 
-def widened(held: NDArray[np.uint8], kind: str, *, packed: bool = False) -> NDArray[np.uint16]:
+def widened(
+    held: NDArray[np.uint8], kind: str, *, packed: bool = False, in_bytes: bool = False
+) -> NDArray[np.uint16]:
     """Elements of at most 8 bits as the bits of f16, which holds all their values.
 
     held    bytes, the last axis a multiple of 16. Of each 16, elements of 6 bits fill the first 12 and those
             of 4 bits the first 8, lowest bits first; with `packed`, elements of 4 bits fill all of them.
+            With `in_bytes`, each element has a byte of its own, where `numbers.narrow` puts it.
     Source: PTX ISA 9.0, Packing formats of elements in Tensor and Shared memory.
 
     >>> widened(np.arange(48, 64, dtype=np.uint8), "e4m3").view(np.float16)[:3].tolist()
     [0.5, 0.5625, 0.625]
     """
     codes, bits = held, DTYPES[kind].bits
-    if bits < 8:
+    if bits < 8 and in_bytes:
+        codes = from_bytes(held, bits)
+    elif bits < 8:
         chunks = held.reshape(*held.shape[:-1], -1, _CHUNK_BYTES)
-        used = chunks if packed else chunks[..., : 2 * bits]
-        ones = np.unpackbits(used, axis=-1, bitorder="little").reshape(*used.shape[:-1], -1, bits)
-        codes = np.packbits(ones, axis=-1, bitorder="little").reshape(*held.shape[:-1], -1)
+        codes = unpacked(chunks if packed else chunks[..., : 2 * bits], bits).reshape(*held.shape[:-1], -1)
     return _as_f16(kind)[codes]
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +26,7 @@ from cutecourse.emulator.instructions.mma.fragments import (
 from cutecourse.emulator.instructions.mma.mma import pack_elements, unpack_elements
 from cutecourse.emulator.instructions.stating import by_modifiers, shared_space_of
 from cutecourse.emulator.memory.access import Access
+from cutecourse.emulator.numbers.narrow import unpacked
 from cutecourse.ptx.syntax import Instruction
 from cutecourse.trace.words import number
 
@@ -67,7 +67,11 @@ def ldmatrix(site: Site) -> Step:
         warps = whole_warps(bundle, mask)
         read = rows_of.load(bundle, address.lanes(bundle), _address_lanes(bundle, warps, form.n_rows))
         rows = read.reshape(-1, n, fragment.n_rows, CHUNK // form.bytes)
-        matrices = rows if form.packed is None else _unpacked(rows, form.packed)
+        matrices = (
+            rows
+            if form.packed is None
+            else unpacked(rows[..., : 2 * form.packed].astype(np.uint8), form.packed)
+        )
         packed = pack_elements(fragment.scatter(matrices), form.element)
         held = np.moveaxis(packed, -1, 2).reshape(-1, len(registers), WARP_SIZE)
         for index, slot in enumerate(registers):
@@ -206,13 +210,6 @@ def _require(site: Site, holds: bool, why: str) -> None:
 
 def _take_space(site: Site) -> str:
     return "shared" if site.one_of("shared", "shared::cta") else "generic"
-
-
-def _unpacked(rows: NDArray[Any], bits: int) -> NDArray[np.uint8]:
-    """16 elements of a few bits each, from the first bytes of 16, as bytes."""
-    ones = np.unpackbits(rows[..., : 2 * bits].astype(np.uint8), axis=-1, bitorder="little")
-    found = np.packbits(ones.reshape(*rows.shape[:-1], CHUNK, bits), axis=-1, bitorder="little")
-    return found[..., 0]
 
 
 def _count(site: Site, given: int, wanted: int) -> None:

@@ -136,7 +136,7 @@ def _multiply(mmas: Sequence[IssuedMma]) -> None:
                 exact = [sums_are_exact(a, b)]
             values_a, values_b = a.values[:, :, rows], b.values[:, :, columns]
             if plan.scales:
-                scales_a, scales_b = (_scales(last, memory, which) for which in (0, 1))
+                scales_a, scales_b = (_scales(last, memory, part, which) for which in (0, 1))
                 scaled_a = a.scaled(rows, scales_a, shape.scales)
                 scaled_b = b.scaled(columns, scales_b, shape.scales)
                 values_a, values_b = scaled_a.values, scaled_b.values
@@ -194,32 +194,35 @@ def _in_tensor_memory(mma: IssuedMma, memory: TensorMemory, part: PartOfD) -> Fa
     held = np.ascontiguousarray(memory.cells[part.rows, columns]).view(f"u{mma.plan.item}")
     kind = mma.plan.shape.a
     if mma.plan.item == 1:
-        held, kind = widened(held, kind, packed=mma.plan.packed), "f16"
+        held, kind = widened(held, kind, packed=mma.plan.packed, in_bytes=not mma.plan.packed), "f16"
     return Factors.of(np.ascontiguousarray(held.T), 1, kind, negate=mma.plan.shape.negate_a)
 
 
-def _scales(mma: IssuedMma, memory: TensorMemory, which: int) -> NDArray[np.uint8]:
-    """The scale factors of A (0) or B (1) in a CTA as codes, shape (rows, blocks).
+def _scales(mma: IssuedMma, memory: TensorMemory, part: PartOfD, which: int) -> NDArray[np.uint8]:
+    """The scale factors of A (0) or B (1) for a part of D in a CTA as codes, shape (rows, blocks).
 
-    Errors: InvalidOperand if the lanes of the four warps hold different ones.
+    Errors: InvalidOperand if the lanes of the warps that have the part hold different ones.
     """
     plan = mma.plan
     name, region = plan.scales[which]
-    rows = plan.shape.n if which else plan.shape.m // plan.group
+    rows = part.stop - part.first if which else plan.shape.m // plan.group
     columns = slice(region.first, region.stop)
-    every = np.arange(LANES, dtype=np.int64)
+    first_lane, stop_lane = int(part.lanes[0]), int(part.lanes[-1]) + 1
+    every = np.arange(first_lane, stop_lane, dtype=np.int64)
     used = every[every % WARP_SIZE < rows]
     _check_written(mma, memory, used, used, columns, name)
-    held = np.ascontiguousarray(memory.cells[:, columns]).view(np.uint8)
-    first = plan.shape.scale_ids[which]
-    codes = held.reshape(4, WARP_SIZE, -1, 4)[..., first : first + plan.n_scales].transpose(0, 2, 1, 3)
-    each: NDArray[np.uint8] = codes.reshape(4, -1, plan.n_scales)[:, :rows]
+    held = np.ascontiguousarray(memory.cells[first_lane:stop_lane, columns]).view(np.uint8)
+    first, warps = plan.shape.scale_ids[which], len(every) // WARP_SIZE
+    codes = held.reshape(warps, WARP_SIZE, -1, 4)[..., first : first + plan.n_scales].transpose(0, 2, 1, 3)
+    each: NDArray[np.uint8] = codes.reshape(warps, -1, plan.n_scales)[:, :rows]
     if (each != each[0]).any():
         warp, row, _ = np.argwhere(each != each[0])[0]
+        shape = "32x128b.warpx4" if warps == LANES // WARP_SIZE else "64x128b.warpx2::01_23"
         raise mma.origin.error(
             InvalidOperand,
-            f"the {name} differ between the lanes of warps 0 and {warp} in row {row}. All four must"
-            " hold the same: copy them with .32x128b.warpx4.",
+            f"the {name} differ between the lanes of warps {first_lane // WARP_SIZE} and"
+            f" {first_lane // WARP_SIZE + warp} in row {part.first * which + row}. All {warps} warps from"
+            f" there on must hold the same: copy them with .{shape}.",
         )
     first_copy: NDArray[np.uint8] = each[0]
     return first_copy

@@ -28,6 +28,7 @@ from cutecourse.emulator.memory.tensor_memory import (
     TensorMemory,
     split_address,
 )
+from cutecourse.emulator.numbers.narrow import in_bytes, unpacked
 
 __all__: list[str] = []
 
@@ -42,7 +43,7 @@ _SHAPES: dict[tuple[str, str | None], NDArray[np.int64]] = {
     ("4x256b", None): 32 * np.arange(4)[:, None],
 }
 _MULTICASTS = ("warpx2::02_13", "warpx2::01_23", "warpx4")
-_NARROW = ("b6x16_p32", "b4x16_p64")
+_NARROW = {"b6x16_p32": 6, "b4x16_p64": 4}
 _WORDS = CHUNK // 4
 
 
@@ -68,9 +69,10 @@ def cp(site: Site) -> Step:
     Units:      the address in lanes and columns; the descriptor in bits, K-major.
     Errors:     InvalidOperand for a descriptor's field, by its name; TensorMemoryOperandError,
                 TensorMemoryHazard, UninitializedRead, MissingProxyFence, OverwrittenSource, AddressError.
-    Simplified: reads and writes when it completes, at a time that the seed chooses. The formats that are
-                unpacked on the way, .b6x16_p32 and .b4x16_p64 into .b8x16, are not supported: only a figure
-                of the document says where the bits stand.
+                With .b8x16, 16 elements of 6 or of 4 bits and the padding behind them become 16 bytes.
+    Simplified: reads and writes when it completes, at a time that the seed chooses. The place of an unpacked
+                element in its byte (numbers.narrow), which only a figure of the document shows, is that of
+                mma's operands.
     Source:     PTX ISA 9.0, tcgen05.cp (#tcgen05-instructions-tcgen05-cp); the warps of a pair:
                 .multicast there; .4x256b: Data Movement Shape and CUTLASS's cute/atom/copy_traits_sm100.hpp,
                 Copy_Traits<SM100_UTCCP_4dp256bit_1cta>.
@@ -78,13 +80,9 @@ def cp(site: Site) -> Step:
     group = take_cta_group(site)
     shape = site.expect("128x256b", "128x128b", "64x128b", "32x128b", "4x256b")
     narrow, into = site.one_of(*_NARROW), site.has("b8x16")
-    if into and narrow is not None:
-        site.unsupported(
-            f".b8x16.{narrow}, which unpacks elements on the way, is not supported: let tcgen05.mma read the"
-            " packed elements from shared memory, or pack them into bytes there"
-        )
-    if into or narrow is not None:
+    if into != (narrow is not None):
         site.unsupported(".b8x16 needs .b6x16_p32 or .b4x16_p64, and each of these needs .b8x16")
+    bits_of_each = _NARROW.get(narrow or "", 8)
     lanes = _SHAPES.get((shape, site.one_of(*_MULTICASTS)))
     if lanes is None:
         known = ", ".join(f".{s}" + (f".{m}" if m else "") for s, m in _SHAPES if s == shape)
@@ -101,15 +99,15 @@ def cp(site: Site) -> Step:
             source = matrix_of(origin, name, decode_matrix, bits, len(lanes), size, 1, k_major=True)
         except FieldError as wrong:
             raise origin.error(InvalidOperand, str(wrong)) from None
-        _issue(origin, group, address, source.chunks, lanes)
+        _issue(origin, group, address, source.chunks, lanes, bits_of_each)
 
     return each_lane(site, issue)
 
 
 def _issue(
-    origin: Origin, group: int, address: int, source: NDArray[np.int64], lanes: NDArray[np.int64]
+    origin: Origin, group: int, address: int, source: NDArray[np.int64], lanes: NDArray[np.int64], bits: int
 ) -> None:
-    """Check a copy, and issue it so that it completes later."""
+    """Check a copy, and issue it so that it completes later; `bits` are those of an element in its source."""
     lane, column = split_address(address)
     room = LANES - int(lanes.max())
     if lane >= room:
@@ -133,7 +131,7 @@ def _issue(
         chunks = source + cohort.shared_start(cluster, each) // CHUNK
         for tell in cohort.listeners.operands_read:
             tell(origin, [(each, "the source", chunks)])
-        check_source(origin, chunks, "the source", TCGEN05, rank=each)
+        check_source(origin, chunks, "the source", TCGEN05, rank=each, needed=_needed(chunks, bits))
         for tell in cohort.listeners.tensor_copied:
             tell(chunks)
         moving = Moving(
@@ -153,19 +151,32 @@ def _issue(
             told += region_touches(each, [region], writes=True)
         tell("tmem.copy", origin, address=address, group=group, touches=told)
     touches = [(memory, moving) for _, memory, moving, _ in places]
-    Queue.of(origin).add(QueuedOperation(origin, partial(_complete, origin, places, lanes), touches=touches))
+    Queue.of(origin).add(
+        QueuedOperation(origin, partial(_complete, origin, places, lanes, bits), touches=touches)
+    )
+
+
+def _needed(chunks: NDArray[np.int64], bits: int) -> NDArray[np.bool_]:
+    """The bytes of chunks that hold 16 elements; the others are padding."""
+    return np.broadcast_to(np.arange(CHUNK) < 2 * bits, (*chunks.shape, CHUNK))
 
 
 def _complete(
     origin: Origin,
     places: list[tuple[int, TensorMemory, Moving, NDArray[np.int64]]],
     lanes: NDArray[np.int64],
+    bits: int,
 ) -> None:
     words, _ = origin.bundle.cohort.shared_words(8, 2)
     for rank, memory, moving, chunks in places:
         memory.end(moving)
-        check_source(origin, chunks, "the source", TCGEN05, rank=rank, issued=True)
-        rows = words[chunks].view(np.uint32).reshape(len(chunks), -1)
+        check_source(
+            origin, chunks, "the source", TCGEN05, rank=rank, needed=_needed(chunks, bits), issued=True
+        )
+        held = words[chunks].view(np.uint8)
+        if bits < 8:
+            held = in_bytes(unpacked(held[..., : 2 * bits], bits), bits)
+        rows = held.view(np.uint32).reshape(len(chunks), -1)
         columns = slice(moving.region.first, moving.region.stop)
         for copy in range(lanes.shape[1]):
             memory.cells[lanes[:, copy], columns] = rows

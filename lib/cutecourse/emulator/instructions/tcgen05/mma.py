@@ -81,7 +81,9 @@ def mma(site: Site) -> Step:
                 disable-output-lane are not written. With .block_scale, each block of A and of B along K is
                 multiplied by its scale factor. That of row r lies in tensor memory in column r / 32, in lane
                 r % 32 and the lanes 32, 64 and 96 below it, in the byte that the data ID names, with those of
-                the next blocks behind it. Each CTA of a pair has those of its rows of A and of all of B.
+                the next blocks behind it. Each CTA of a pair has those of its rows of A and of all of B. With
+                M = 128 its warps 0 and 1 have those of the first half of B's columns, and 2 and 3 those of
+                the second.
     Units:      addresses in lanes and columns; descriptors in bits; scale-input-d is an exponent.
     Errors:     InvalidOperand for a descriptor's field, by its name; TensorMemoryOperandError,
                 TensorMemoryHazard, UninitializedRead, MissingProxyFence, OverwrittenSource, AddressError (a
@@ -92,9 +94,10 @@ def mma(site: Site) -> Step:
                 (`linking`). Products are exact, their sum and D are
                 added in double precision and rounded once to nearest even, where the hardware cuts off
                 aligned terms (emulator.numbers.tensor_core_sums): the last bits can differ. The collector
-                buffer is accounted for, and A read again all the same. Without .ws, .sp and .ashift; A in
-                tensor memory has elements of 8 bits or more, or packed ones of 4. The lanes of row r of D use
-                the scale factors in their own warp's lanes; all four copies must be equal.
+                buffer is accounted for, and A read again all the same. Without .ws, .sp and .ashift. Elements
+                of A in tensor memory that are narrower than 8 bits and not packed lie in bytes as those of
+                mma's operands do. The lanes of row r of D use the scale factors in their own warp's lanes;
+                the copies must be equal. For a pair's M = 128 only CUTLASS's examples show where they lie.
     Source:     PTX ISA 9.0, tcgen05.mma (#tcgen05-mma-instructions-mma); Data Path Layout Organization;
                 the two halves of a pair's 128 rows: the figure of layout B.
     """

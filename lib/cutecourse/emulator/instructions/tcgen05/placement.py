@@ -23,7 +23,7 @@ from cutecourse.emulator.memory.matrix_descriptor import SharedMatrix
 from cutecourse.emulator.memory.regions import Region
 from cutecourse.emulator.memory.tensor_memory import LANES
 
-__all__ = ["PartOfD", "along_k", "parts_of", "region_of"]
+__all__ = ["EVERY_LANE", "PartOfD", "along_k", "parts_of", "region_of"]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -42,6 +42,10 @@ class PartOfD:
         lanes.flags.writeable = False
         neighbours = lanes[-1] - lanes[0] == len(lanes) - 1
         return cls(lanes, first, stop, slice(int(lanes[0]), int(lanes[-1]) + 1) if neighbours else lanes)
+
+
+EVERY_LANE = PartOfD.of(np.arange(LANES, dtype=np.int64), 0, 0)
+"""All lanes, for a region of them."""
 
 
 @lru_cache(maxsize=256)

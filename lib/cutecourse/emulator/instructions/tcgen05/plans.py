@@ -15,14 +15,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from cutecourse.dtypes import DTYPES
 from cutecourse.emulator.core.bundle import Bundle, Cohort
 from cutecourse.emulator.core.kinds import CHUNK, WARP_SIZE
 from cutecourse.emulator.core.origin import Origin
 from cutecourse.emulator.core.owner import OwnerDict
 from cutecourse.emulator.core.site import AddressSource, Site
 from cutecourse.emulator.errors import InvalidOperand, TensorMemoryLanesError
-from cutecourse.emulator.instructions.tcgen05.placement import parts_of, region_of
+from cutecourse.emulator.instructions.tcgen05.placement import EVERY_LANE, parts_of, region_of
 from cutecourse.emulator.memory.matrix_descriptor import (
     FieldError,
     MultipliedMatrix,
@@ -138,11 +137,6 @@ class MmaPlan:
                 self.a_matrix = self._matrix(origin, "a-desc", asked.a, shape.m, k_major=shape.a_k_major)
             elif not shape.a_k_major:
                 raise FieldError("transpose A (bit 15)", "set, but A in tensor memory is K-major")
-            elif DTYPES[shape.a].bits < 8 and not self.packed:
-                raise FieldError(
-                    "atype, the type of A (bits 7 to 9)",
-                    f"{shape.a} in tensor memory is not supported for .kind::{kind}: put A in shared memory",
-                )
         except FieldError as wrong:
             raise origin.error(InvalidOperand, str(wrong)) from None
         self.lanes = (0, 16) if shape.m // group == 64 and group == 1 else (0,)
@@ -157,7 +151,7 @@ class MmaPlan:
             self._scales(origin, name, address, extent)
             for name, address, extent in (
                 ("scale factors of A", asked.scales_a, shape.m // group),
-                ("scale factors of B", asked.scales_b, shape.n),
+                ("scale factors of B", asked.scales_b, self.parts[0].stop if self.parts else 0),
             )
             if block is not None and self.parts
         ]
@@ -187,7 +181,7 @@ class MmaPlan:
                 TensorMemoryLanesError,
                 f"{name} at 0x{address:x} start in lane {lane}; they must start in lane 0",
             )
-        return name, region_of(self.parts[0], column, -(-rows // WARP_SIZE))
+        return name, region_of(EVERY_LANE, column, -(-rows // WARP_SIZE))
 
     def place(self, bundle: Bundle, lane: int) -> MmaPlace:
         """The matrices' places in the CTA, or the pair, of a lane."""
