@@ -66,10 +66,10 @@ def cp(site: Site) -> Step:
                 and 1 and to 2 and 3 (.warpx2::01_23); 32 rows to the lanes of all four warps (.warpx4); 4
                 rows to one lane of each warp, the address's and those 32, 64 and 96 below it. With
                 .cta_group::2 in both CTAs, each from its own shared memory.
+                With .b8x16, 16 elements of 6 or of 4 bits and the padding behind them become 16 bytes.
     Units:      the address in lanes and columns; the descriptor in bits, K-major.
     Errors:     InvalidOperand for a descriptor's field, by its name; TensorMemoryOperandError,
                 TensorMemoryHazard, UninitializedRead, MissingProxyFence, OverwrittenSource, AddressError.
-                With .b8x16, 16 elements of 6 or of 4 bits and the padding behind them become 16 bytes.
     Simplified: reads and writes when it completes, at a time that the seed chooses. The place of an unpacked
                 element in its byte (numbers.narrow), which only a figure of the document shows, is that of
                 mma's operands.
