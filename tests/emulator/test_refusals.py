@@ -74,11 +74,6 @@ REFUSED = [
         "min.f32 %f1, %f2, %f3",
     ),
     (
-        "tcgen05.cp.cta_group::1.128x256b.b8x16.b6x16_p32 [%r1], %d1",
-        "packed elements from shared memory",
-        "tcgen05.mma.cta_group::1.kind::f8f6f4 [%r1], %d1, %d2, %r2, %p1",
-    ),
-    (
         f"{TENSOR}.tile::gather4.{DONE}, %r3, %r4, %r5}}], [s+512]",
         "with .tile",
         f"{TENSOR}.tile.{DONE}}}], [s+512]",
