@@ -5,9 +5,6 @@
     python -m benchmarks.museum --gpu --delay   and 50 runs in which one warp comes late, if the exhibit says
                                                 which
     python -m benchmarks.museum --only NAME ... some of the exhibits; kept only with --output FILE
-    python -m benchmarks.museum --checker CMD   what another checker says: CMD runs on every text, and an exit
-                                                status other than 0 is a report. {ptx} stands for the text's
-                                                path, {launch} for the launch file's
 
 On a GPU each run begins with outputs that hold what no right result has, and with shared memory that another
 kernel has filled, so that a kernel does not find what an earlier run of it left there. Runs are in processes
@@ -20,9 +17,7 @@ from __future__ import annotations
 
 import argparse
 import os
-import shlex
 import shutil
-import subprocess
 import sys
 import time
 from collections import Counter
@@ -47,7 +42,6 @@ RUNS = 50
 LIMIT_S = 25
 LOST = 3
 """After so many processes that ended by a fault or at their limit, an exhibit gets no more runs."""
-_CHECKER_S = 120
 _ENDS = ("right", "wrong", "hung", "error")
 
 _FILLED_BYTES = 200 << 10
@@ -202,34 +196,6 @@ def measure(
     return list(rows.values())
 
 
-# --- another checker ----------------------------------------------------------------------------------------
-
-
-def checked(command: str, exhibit: Exhibit, kernel: str) -> str:
-    """What a checker says of a text: "reports", "silent", or "no end"."""
-    files = {"ptx": exhibit.folder / f"{kernel}.ptx", "launch": exhibit.folder / "launch.json"}
-    words = [word.format(**files) for word in shlex.split(command)]
-    try:
-        done = subprocess.run(words, capture_output=True, timeout=_CHECKER_S, check=False)
-    except subprocess.TimeoutExpired:
-        return "no end"
-    except OSError as error:
-        raise SystemExit(f"museum: {words[0]} cannot be run: {error.strerror}.") from None
-    return "reports" if done.returncode else "silent"
-
-
-def checkers_table(command: str, names: Iterable[str]) -> str:
-    """What a checker says of every exhibit, and how often that is right."""
-    found = exhibits()
-    lines, right = [f"{'exhibit':<22}{'broken':<10}repaired"], 0
-    listed = list(names)
-    for name in listed:
-        broken, repaired = (checked(command, found[name], kernel) for kernel in VERSIONS)
-        right += broken == "reports" and repaired == "silent"
-        lines.append(f"{name:<22}{broken:<10}{repaired}")
-    return "\n".join([*lines, f"{right} of {len(listed)} exhibits are told apart"])
-
-
 # --- the command --------------------------------------------------------------------------------------------
 
 
@@ -238,9 +204,6 @@ def main(given: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--gpu", action="store_true", help="run the exhibits on a GPU, and compute-sanitizer")
     parser.add_argument("--delay", action="store_true", help="with --gpu: also runs with a warp that is late")
-    parser.add_argument(
-        "--checker", metavar="CMD", help="a command that checks {ptx}, launched as {launch} says"
-    )
     parser.add_argument("--only", nargs="+", default=[], choices=[*exhibits()], metavar="NAME")
     parser.add_argument("--output", type=Path)
     parser.add_argument("--seconds", type=float, default=220, help="start nothing new on the GPU after them")
@@ -253,8 +216,6 @@ def main(given: list[str] | None = None) -> int:
     if options.one:
         name, kernel, runs = options.one
         run_here(exhibits()[name], kernel, int(runs))
-    elif options.checker:
-        print(checkers_table(options.checker, names))
     elif options.gpu:
         return _measure_gpu(options, [name for name in names if exhibits()[name].runs_on_hopper])
     else:
