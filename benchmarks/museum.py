@@ -2,24 +2,22 @@
 
     python -m benchmarks.museum                 the emulator's columns; seconds
     python -m benchmarks.museum --gpu           50 runs of each exhibit on a GPU, and compute-sanitizer
+    python -m benchmarks.museum --gpu --delay   and 50 runs in which one warp comes late, if the exhibit says
+                                                which
     python -m benchmarks.museum --only NAME ... some of the exhibits; kept only with --output FILE
-    python -m benchmarks.museum --checker CMD   what another checker says: CMD runs on every text, and an exit
-                                                status other than 0 is a report. {ptx} stands for the text's
-                                                path, {launch} for the launch file's
 
 On a GPU each run begins with outputs that hold what no right result has, and with shared memory that another
 kernel has filled, so that a kernel does not find what an earlier run of it left there. Runs are in processes
 of their own with a time limit. One that does not end counts as hung, and after three lost processes an
-exhibit gets no more runs. Exhibits that need a Blackwell GPU have no runs here.
+exhibit gets no more runs. Exhibits that need a Blackwell GPU have no runs here. A delayed text is made from
+the broken one, and from the repaired one, which must be right all the same.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
-import shlex
 import shutil
-import subprocess
 import sys
 import time
 from collections import Counter
@@ -34,7 +32,7 @@ from benchmarks.results_file import result_path, write_result
 from benchmarks.sanitizer import TOOLS, LinedKernel, known_options, limited, verdict, version
 from cutecourse import runtime
 from cutecourse.emulator import EmulatorError, prove
-from cutecourse.museum import VERSIONS, Exhibit, exhibits
+from cutecourse.museum import DELAYED, VERSIONS, Exhibit, exhibits
 from cutecourse.runtime.arguments import flat_arguments
 from tools.facts import of_this_machine
 
@@ -44,7 +42,6 @@ RUNS = 50
 LIMIT_S = 25
 LOST = 3
 """After so many processes that ended by a fault or at their limit, an exhibit gets no more runs."""
-_CHECKER_S = 120
 _ENDS = ("right", "wrong", "hung", "error")
 
 _FILLED_BYTES = 200 << 10
@@ -170,7 +167,7 @@ def _itself(exhibit: str, kernel: str) -> list[str]:
 
 
 def measure(
-    sanitizer: str | None, names: Iterable[str], seconds: float, workers: int
+    sanitizer: str | None, names: Iterable[str], seconds: float, workers: int, *, delay: bool
 ) -> list[dict[str, Any]]:
     """The GPU's rows: the runs of each kernel, and each tool's words. Jobs without time are missing."""
     until = time.monotonic() + seconds
@@ -178,7 +175,7 @@ def measure(
     rows: dict[tuple[str, str], dict[str, Any]] = {
         (name, kernel): {"exhibit": name, "kernel": kernel, "tools": {}}
         for name in names
-        for kernel in VERSIONS
+        for kernel in (*VERSIONS, *(DELAYED if delay and exhibits()[name].delay else ()))
     }
 
     def work(job: tuple[str, str, str]) -> None:
@@ -187,44 +184,16 @@ def measure(
             return
         if not tool:
             rows[name, kernel].update(observe_runs(name, kernel))
-            print(f"{name:22}{kernel:10}{rows[name, kernel]['ends']}", flush=True)
+            print(f"{name:22}{kernel:18}{rows[name, kernel]['ends']}", flush=True)
         elif sanitizer:
             said = observe_tool(sanitizer, options, name, kernel, tool)
             rows[name, kernel]["tools"][tool] = said
-            print(f"{name:22}{kernel:10}{tool:10} {said['state']:8} {said['words'][:90]}", flush=True)
+            print(f"{name:22}{kernel:18}{tool:10} {said['state']:8} {said['words'][:80]}", flush=True)
 
-    jobs = [(*key, tool) for tool in ("", *TOOLS) for key in rows]
+    jobs = [(*key, tool) for tool in ("", *TOOLS) for key in rows if not tool or key[1] in VERSIONS]
     with ThreadPoolExecutor(workers) as pool:
         list(pool.map(work, jobs))
     return list(rows.values())
-
-
-# --- another checker ----------------------------------------------------------------------------------------
-
-
-def checked(command: str, exhibit: Exhibit, kernel: str) -> str:
-    """What a checker says of a text: "reports", "silent", or "no end"."""
-    files = {"ptx": exhibit.folder / f"{kernel}.ptx", "launch": exhibit.folder / "launch.json"}
-    words = [word.format(**files) for word in shlex.split(command)]
-    try:
-        done = subprocess.run(words, capture_output=True, timeout=_CHECKER_S, check=False)
-    except subprocess.TimeoutExpired:
-        return "no end"
-    except OSError as error:
-        raise SystemExit(f"museum: {words[0]} cannot be run: {error.strerror}.") from None
-    return "reports" if done.returncode else "silent"
-
-
-def checkers_table(command: str, names: Iterable[str]) -> str:
-    """What a checker says of every exhibit, and how often that is right."""
-    found = exhibits()
-    lines, right = [f"{'exhibit':<22}{'broken':<10}repaired"], 0
-    listed = list(names)
-    for name in listed:
-        broken, repaired = (checked(command, found[name], kernel) for kernel in VERSIONS)
-        right += broken == "reports" and repaired == "silent"
-        lines.append(f"{name:<22}{broken:<10}{repaired}")
-    return "\n".join([*lines, f"{right} of {len(listed)} exhibits are told apart"])
 
 
 # --- the command --------------------------------------------------------------------------------------------
@@ -234,21 +203,19 @@ def main(given: list[str] | None = None) -> int:
     """Measure, and keep the figures."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--gpu", action="store_true", help="run the exhibits on a GPU, and compute-sanitizer")
-    parser.add_argument(
-        "--checker", metavar="CMD", help="a command that checks {ptx}, launched as {launch} says"
-    )
+    parser.add_argument("--delay", action="store_true", help="with --gpu: also runs with a warp that is late")
     parser.add_argument("--only", nargs="+", default=[], choices=[*exhibits()], metavar="NAME")
     parser.add_argument("--output", type=Path)
     parser.add_argument("--seconds", type=float, default=220, help="start nothing new on the GPU after them")
     parser.add_argument("--workers", type=int, default=max(1, (os.cpu_count() or 2) * 3 // 4))
     parser.add_argument("--one", nargs=3, metavar=("NAME", "KERNEL", "RUNS"), help="runs in this process")
     options = parser.parse_args(given)
+    if options.delay and not options.gpu:
+        parser.error("--delay needs --gpu: on the emulator, seeds take its place")
     names = options.only or list(exhibits())
     if options.one:
         name, kernel, runs = options.one
         run_here(exhibits()[name], kernel, int(runs))
-    elif options.checker:
-        print(checkers_table(options.checker, names))
     elif options.gpu:
         return _measure_gpu(options, [name for name in names if exhibits()[name].runs_on_hopper])
     else:
@@ -272,10 +239,10 @@ def _measure_gpu(options: argparse.Namespace, names: Sequence[str]) -> int:
     if not sanitizer:
         print("museum: there is no compute-sanitizer, so its column stays empty.", file=sys.stderr)
     recorded = {**of_this_machine(), "compute_sanitizer": version(sanitizer) if sanitizer else ""}
-    rows = measure(sanitizer, names, options.seconds, options.workers)
+    rows = measure(sanitizer, names, options.seconds, options.workers, delay=options.delay)
     whole = result_path("museum", found.devices[0].name)
     write_result({"recorded": recorded, "rows": rows}, options.output or (None if options.only else whole))
-    sound = [row for row in rows if row["kernel"] == "repaired" and "ends" in row]
+    sound = [row for row in rows if row["kernel"].startswith("repaired") and "ends" in row]
     missing = sum("ends" not in row for row in rows)
     print(f"{len(rows)} kernels; {missing} had no time")
     return int(any(set(row["ends"]) != {"right"} for row in sound))

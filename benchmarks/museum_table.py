@@ -1,4 +1,4 @@
-"""The museum's pages: the table of who finds each bug, and the parts of an exhibit's story that are computed.
+"""The museum's pages: the index of symptoms, the table of who finds what, and the computed parts of a story.
 
 python -m benchmarks.museum_table      prints the table
 """
@@ -8,14 +8,16 @@ from __future__ import annotations
 import difflib
 import json
 import re
+import shlex
 import textwrap
 from collections.abc import Callable, Iterator, Mapping
+from math import prod
 from typing import Any
 
-from benchmarks.museum import RESULT, SEEDS, reported
+from benchmarks.museum import RESULT, RUNS, SEEDS, reported
 from benchmarks.results_file import RESULTS
 from cutecourse import runtime
-from cutecourse.emulator import EmulatorError, errors
+from cutecourse.emulator import EmulatorError
 from cutecourse.museum import Exhibit, exhibits
 from tools.paths import BOOK, CHAPTERS
 
@@ -25,6 +27,17 @@ _STORY = re.compile(r"^\((?P<label>exhibit-[\w-]+)\)=\n## (?P<words>.+)$", re.MU
 _PLACES = {"issue": "issues", "pull request": "pull", "commit": "commit"}
 _SOURCE = re.compile(r"(?P<kind>issue|pull request|commit) #?(?P<number>[0-9a-f]+)")
 _TITLE = re.compile(r"^# (?P<words>.+)$", re.MULTILINE)
+SIGNS = {
+    "hangs": "It hangs: every time, or for some inputs or builds",
+    "hangs rarely": "It hangs once in many runs",
+    "differs": "Results are wrong now and then, or differ from call to call",
+    "one gpu": "Results are right on one GPU and wrong on another",
+    "sizes": "Results are wrong for some sizes only",
+    "fails": "The launch fails, or an address is illegal",
+    "late": "Nothing, until somebody makes one party late",
+    "nothing": "Nothing that anybody has told of",
+}
+"""The kinds of symptoms, in the order of the index."""
 
 
 def kept() -> dict[str, dict[str, Any]]:
@@ -46,12 +59,17 @@ def on_gpu(measured: Mapping[str, Any], name: str, kernel: str = "broken") -> di
 
 
 def runs_in_words(row: Mapping[str, Any]) -> str:
-    """How the runs of a kernel on a GPU ended.
+    """How the runs of a kernel on a GPU ended, and how many they were if they were fewer than usual.
 
     >>> runs_in_words({"ends": {"right": 48, "wrong": 2}})
     '48 right, 2 wrong'
+    >>> runs_in_words({"ends": {"wrong": 6, "hung": 3}})
+    '6 wrong, 3 hung (9 runs)'
     """
-    return ", ".join(f"{count} {end}" for end, count in row.get("ends", {}).items()) or "not yet run"
+    ends = row.get("ends", {})
+    found = ", ".join(f"{count} {end}" for end, count in ends.items()) or "not yet run"
+    runs = sum(ends.values())
+    return f"{found} ({runs} runs)" if 0 < runs < RUNS else found
 
 
 def tools_in_words(row: Mapping[str, Any]) -> str:
@@ -110,7 +128,7 @@ def report(exhibit: Exhibit) -> str:
 
 
 def difference(exhibit: Exhibit) -> str:
-    """The lines in which the broken and the repaired text differ, with the lines around them."""
+    """The lines in which the broken and the repaired text differ, and the whole broken text behind a fold."""
     broken, repaired = (exhibit.text(version).splitlines()[1:] for version in ("broken", "repaired"))
     lines = [
         line
@@ -118,20 +136,68 @@ def difference(exhibit: Exhibit) -> str:
         if not line.startswith(("---", "+++"))
     ]
     shown = re.sub(r"\A(\s*\n)+|\s+\Z", "", "\n".join("" if line[:2] == "@@" else line for line in lines))
-    return f"```diff\n{shown}\n```"
+    return f"""```diff
+{shown}
+```
+
+````{{dropdown}} The whole broken kernel, with the line numbers of the report
+```{{code-block}} text
+:linenos:
+
+{exhibit.text("broken").rstrip()}
+```
+````"""
+
+
+def command(exhibit: Exhibit, file: str) -> str:
+    """The command that proves, or refutes, a text launched as an exhibit is, with zeros in its arrays.
+
+    If the launch file lists every element of an array, the array decides what the kernel does, and it is read
+    from a file.
+    """
+    launch = exhibit.launch
+    words = ["cutecourse", "prove", file]
+    for option in ("grid", "block", "cluster"):
+        if launch[option] != [1, 1, 1]:
+            words += [f"--{option}", re.sub("(,1)+$", "", ",".join(map(str, launch[option])))]
+    if launch["dynamic_smem"]:
+        words += ["--smem", str(launch["dynamic_smem"])]
+    for one in launch["arguments"]:
+        words += ["--arg", _argument(one)]
+    return shlex.join(words)
+
+
+def _argument(one: Mapping[str, Any]) -> str:
+    if "value" in one:
+        return f"{one['type']}:{one['value']}"
+    if len(one.get("values", ())) == prod(one["shape"]):
+        return f"in:{one['name']}.npy"
+    zeros = f"zeros:{one['type']}:{'x'.join(map(str, one['shape']))}"
+    if "map" not in one:
+        return zeros
+    return "map:" + json.dumps({"array": zeros, "dtype": one["type"], **one["map"]}, separators=(",", ":"))
 
 
 def source(exhibit: Exhibit) -> str:
-    """Where the bug was published, its rule, who finds it, and the chapter that explains it."""
+    """Where the bug was published, its rule, who finds it, what to look for, and the chapter."""
     row = kept()[exhibit.name]
     found = SEEDS - row["seeds"].get("", 0)
     where = f"{exhibit.project}, {_linked(exhibit)}; {_code(exhibit.file)}"
-    finds = f"compute-sanitizer: {_sanitizer(exhibit)}; 50 runs on a GPU: {_runs(exhibit)}"
-    return f"""**Published:** {where}. *{_sentence(exhibit.status)}* Symptom: {exhibit.symptom}.
+    by = "Found by us, by reading" if by_us(exhibit) else "Published"
+    gpu = f"on {machine()['gpu']}: {_runs(exhibit)}" if exhibit.runs_on_hopper else _NO_GPU
+    tools = f"compute-sanitizer: {_sanitizer(exhibit)}"
+    late = f"; with a warp that is late: {_late(exhibit)}" if exhibit.delay else ""
+    return f"""**{by}:** {where}. *{_sentence(exhibit.status)}* Symptom: {exhibit.symptom}.
 
 **The rule:** {exhibit.rule} ({_document(exhibit.section)})
 
-**Who finds it:** {found} of {SEEDS} seeds, and `prove`; {finds}.
+**Who finds it:** the emulator under {found} of {SEEDS} seeds; {tools}; {gpu}{late}.
+
+**In your kernel,** look for {exhibit.look_for}. The command for this one, as a pattern:
+
+```bash
+{command(exhibit, f"{exhibit.name}/broken.ptx")}
+```
 
 **Explained in** {explained(exhibit)}."""
 
@@ -171,6 +237,11 @@ def _document(section: str) -> str:
     return f"PTX ISA, [{named}](https://docs.nvidia.com/cuda/parallel-thread-execution/#{anchor.rstrip(')')})"
 
 
+def by_us(exhibit: Exhibit) -> bool:
+    """True if nobody had published the bug, and we found it by reading the file."""
+    return exhibit.found == "by us"
+
+
 def _sanitizer(exhibit: Exhibit) -> str:
     return tools_in_words(on_gpu(kept_of_a_gpu(), exhibit.name)) if exhibit.runs_on_hopper else _NO_GPU
 
@@ -179,38 +250,85 @@ def _runs(exhibit: Exhibit) -> str:
     return runs_in_words(on_gpu(kept_of_a_gpu(), exhibit.name)) if exhibit.runs_on_hopper else _NO_GPU
 
 
-# --- the table ----------------------------------------------------------------------------------------------
+def _late(exhibit: Exhibit) -> str:
+    """How runs with a delay ended, and what had been predicted if that was something else."""
+    if exhibit.delay is None:
+        return "–"
+    row = on_gpu(kept_of_a_gpu(), exhibit.name, "broken_delayed")
+    ends, predicted = row.get("ends", {}), exhibit.delay.predicted
+    missed = f"; predicted: {predicted}" if ends and max(ends, key=ends.__getitem__) != predicted else ""
+    return runs_in_words(row) + missed
+
+
+def machine() -> dict[str, str]:
+    """Where the GPU's figures come from: the GPU, its driver, and compute-sanitizer's version."""
+    recorded = kept_of_a_gpu().get("recorded", {})
+    return {
+        "gpu": f"an {recorded['gpu'].removeprefix('NVIDIA ')}" if recorded.get("gpu") else "a GPU",
+        "driver": str(recorded.get("driver") or "unknown"),
+        "sanitizer": str(recorded.get("compute_sanitizer") or "none"),
+    }
+
+
+# --- the tables ---------------------------------------------------------------------------------------------
 
 
 def _rows() -> Iterator[tuple[str, ...]]:
     yield (
         "exhibit",
-        "published by",
+        "project",
         "seed 0",
         f"{SEEDS} seeds",
-        "prove",
         "compute-sanitizer",
-        "50 runs on a GPU",
+        f"{RUNS} runs on a GPU",
+        "a warp is late",
     )
     rows = kept()
     for name, (heading, story) in stories().items():
         exhibit, row = exhibits()[name], rows[name]
         yield (
             f"[{heading}]({story})",
-            exhibit.project,
-            getattr(errors, row["first"]).hazard.name if row["first"] else "nothing",
+            exhibit.project + (" (found by us)" if by_us(exhibit) else ""),
+            f"`{row['first']}`" if row["first"] else "nothing",
             f"{SEEDS - row['seeds'].get('', 0)}",
-            "yes" if row["verdict"] == "counterexample" else row["verdict"],
             _sanitizer(exhibit),
             _runs(exhibit),
+            _late(exhibit),
         )
 
 
-def markdown() -> str:
-    """The table of the museum's page."""
-    head, *rows = [f"| {' | '.join(cells)} |" for cells in _rows()]
-    return "\n".join([head, "| --- " * (head.count(" | ") + 1) + "|", *rows])
+def _table(rows: Iterator[tuple[str, ...]]) -> str:
+    head, *others = [f"| {' | '.join(cells)} |" for cells in rows]
+    return "\n".join([head, "| --- " * (head.count(" | ") + 1) + "|", *others])
+
+
+def _index() -> Iterator[tuple[str, ...]]:
+    yield "what you see", "exhibits"
+    told = stories()
+    for sign, words in SIGNS.items():
+        found = [
+            f"[{heading}]({story})"
+            for name, (heading, story) in told.items()
+            if exhibits()[name].sign == sign
+        ]
+        yield words, ", ".join(found)
+
+
+def _machine() -> str:
+    where = machine()
+    return (
+        f"The GPU was {where['gpu']} with driver {where['driver']}, which also compiled the PTX;"
+        f" compute-sanitizer was version {where['sanitizer']}."
+    )
+
+
+TABLES: dict[str, Callable[[], str]] = {
+    "table": lambda: _table(_rows()),
+    "signs": lambda: _table(_index()),
+    "machine": _machine,
+}
+"""What a page may ask for besides the parts of stories: two tables, and a sentence on the GPU."""
 
 
 if __name__ == "__main__":
-    print(markdown())
+    print(TABLES["table"]())

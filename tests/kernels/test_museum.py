@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import difflib
+import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -13,9 +15,10 @@ import pytest
 
 from benchmarks import museum as benchmark
 from benchmarks import museum_table, sanitizer
-from cutecourse import museum
+from cutecourse import cli, museum
 from cutecourse.emulator import EmulatorError, errors, prove
 from cutecourse.museum import Exhibit, ExhibitError, exhibits
+from cutecourse.museum import __main__ as corpus
 from cutecourse.runtime import Device, Discovery, GpuError, launch_of, run
 from cutecourse.runtime.assembly import find_ptxas
 
@@ -46,8 +49,10 @@ def is_right(exhibit: Exhibit, kind: str) -> bool:
 
 
 def test_museum__has_as_many_as_it_says() -> None:
-    assert len(EXHIBITS) >= 20
+    assert len(EXHIBITS) >= 24
     assert sum(exhibit.runs_on_hopper for exhibit in EXHIBITS.values()) >= 12
+    assert {exhibit.sign for exhibit in EXHIBITS.values()} == set(museum_table.SIGNS)
+    assert {exhibit.found for exhibit in EXHIBITS.values()} == {"published", "by us"}
 
 
 @each()
@@ -64,8 +69,12 @@ def test_broken__is_reported_under_a_right_class(name: str) -> None:
 @each()
 def test_repaired__is_silent_right_and_proved(name: str) -> None:
     exhibit = EXHIBITS[name]
-    assert [report(exhibit, "repaired", seed) for seed in range(4)] == [""] * 4
-    assert prove(**launch_of(exhibit.spec("repaired"), **exhibit.arguments())).proved
+    spins = name == "last_one_out"  # in a loop over global memory, which prove does not follow
+    assert [report(exhibit, "repaired", seed) for seed in (SEEDS if spins else range(4))] == [""] * (
+        20 if spins else 4
+    )
+    proof = prove(**launch_of(exhibit.spec("repaired"), **exhibit.arguments()))
+    assert proof.verdict == ("incomplete" if spins else "proved"), str(proof)
 
 
 @each()
@@ -105,11 +114,69 @@ def test_parts__of_a_story_say_what_they_should(part: str) -> None:
     assert right[part] in text
 
 
+@each()
+def test_command__of_a_story_finds_its_bug(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    exhibit = EXHIBITS[name]
+    monkeypatch.chdir(tmp_path)
+    for file in re.findall(r"in:(\w+)\.npy", museum_table.command(exhibit, "k.ptx")):
+        np.save(f"{file}.npy", exhibit.arguments()[file])
+    program, *words = shlex.split(museum_table.command(exhibit, str(exhibit.folder / "broken.ptx")))
+    assert program == "cutecourse"
+    assert cli.main(words) == 1
+    said = capsys.readouterr()
+    assert said.out.startswith("counterexample"), said
+
+
+@pytest.mark.parametrize(
+    ("name", "right", "wrong"),
+    [
+        ("guest_before_host", "between them: that of the cluster, or an mbarrier", "bar.sync"),
+        ("shared_operand", "between them: bar.sync, or an mbarrier", "cluster"),
+        ("registers_in_flight", "Put wgmma.wait_group before the registers are written.", "commit_group"),
+    ],
+)
+def test_advice__fits_the_bug(name: str, right: str, wrong: str) -> None:
+    exhibit = EXHIBITS[name]
+    with pytest.raises(EmulatorError) as error:
+        run(exhibit.spec("broken"), device="emulator", **exhibit.arguments())
+    words = str(error.value).partition("\n")[0]
+    assert right in words
+    assert wrong not in words
+
+
+# --- one party is late --------------------------------------------------------------------------------------
+
+LATE = [name for name, exhibit in EXHIBITS.items() if exhibit.delay]
+
+
+@each(LATE)
+def test_delayed_texts__sleep_at_one_place_and_change_nothing_else(name: str) -> None:
+    exhibit = EXHIBITS[name]
+    assert exhibit.delay is not None
+    assert exhibit.runs_on_hopper
+    assert exhibit.delay.predicted in benchmark._ENDS
+    for version, delayed in zip(museum.VERSIONS, museum.DELAYED, strict=True):
+        added = list(difflib.ndiff(exhibit.text(version).splitlines(), exhibit.text(delayed).splitlines()))
+        assert not [line for line in added if line[0] == "-"]
+        assert sum("nanosleep.u32 1000000;" in line for line in added if line[0] == "+") == 4
+    assert report(exhibit, "repaired_delayed", 0) == ""
+
+
+def test_delay__that_has_no_place_or_is_not_there_is_refused() -> None:
+    late = museum.Latecomer("bar.sync 7;", 0, 0, "hung")
+    with pytest.raises(ExhibitError, match=r"0 lines begin with 'bar\.sync 7;'; a delay needs one"):
+        late.put_into("bar.sync 0;")
+    with pytest.raises(ExhibitError, match="query_tile has no delay"):
+        EXHIBITS["query_tile"].text("broken_delayed")
+
+
 @pytest.mark.program("ptxas")
 @each()
 def test_texts__are_assembled(name: str, tmp_path: Path) -> None:
     exhibit = EXHIBITS[name]
-    for version in museum.VERSIONS:
+    for version in (*museum.VERSIONS, *(museum.DELAYED if exhibit.delay else ())):
         source = tmp_path / f"{version}.ptx"
         source.write_text(exhibit.text(version), encoding="utf-8")
         command = [str(find_ptxas()), f"-arch={exhibit.target}", "-o", str(tmp_path / "out"), str(source)]
@@ -137,7 +204,7 @@ def test_exhibit__that_lacks_a_field_is_refused(tmp_path: Path, monkeypatch: pyt
     (tmp_path / "half" / "exhibit.json").write_text('{"title": "A kernel"}', encoding="utf-8")
     monkeypatch.setattr(museum, "_FOLDER", tmp_path)
     exhibits.cache_clear()
-    with pytest.raises(ExhibitError, match=r"half/exhibit\.json must have title.*it lacks symptom"):
+    with pytest.raises(ExhibitError, match=r"half/exhibit\.json must have title.*it lacks sign, symptom"):
         exhibits()
     monkeypatch.undo()
     exhibits.cache_clear()
@@ -167,13 +234,26 @@ def test_arrays__that_are_not_described_are_refused() -> None:
 def test_table__has_every_exhibit_and_links_to_its_story() -> None:
     assert list(museum_table.kept()) == list(EXHIBITS)
     assert sorted(museum_table.stories()) == list(EXHIBITS)
-    rows = museum_table.markdown().splitlines()[2:]
+    rows = museum_table.TABLES["table"]().splitlines()[2:]
     for row, (name, (heading, story)) in zip(rows, museum_table.stories().items(), strict=True):
         assert f"[{heading}]({story})" in row
         assert EXHIBITS[name].project in row
+        assert ("(found by us)" in row) == (EXHIBITS[name].found == "by us")
+    index = museum_table.TABLES["signs"]()
+    assert all(index.count(f"({story})") == 1 for _, story in museum_table.stories().values())
 
 
-@each(["runaway_math", "first_wgmma", "empty_sequence"])
+def test_table__says_where_a_prediction_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    row = {"exhibit": "runaway_math", "kernel": "broken_delayed", "ends": {"right": 50}}
+    gpu = {"gpu": "NVIDIA H100 80GB HBM3", "driver": "580.1", "compute_sanitizer": "2025.3"}
+    monkeypatch.setattr(museum_table, "kept_of_a_gpu", lambda: {"recorded": gpu, "rows": [row]})
+    assert museum_table._late(EXHIBITS["runaway_math"]) == "50 right; predicted: hung"
+    assert museum_table._late(EXHIBITS["one_for_two"]) == "not yet run"
+    assert museum_table._late(EXHIBITS["query_tile"]) == "–"
+    assert "an H100 80GB HBM3 with driver 580.1" in museum_table.TABLES["machine"]()
+
+
+@each(["runaway_math", "first_wgmma", "prefetched_weights"])
 def test_kept_figures__are_those_of_today(name: str) -> None:
     assert benchmark.emulated(EXHIBITS[name]) == museum_table.kept()[name]
 
@@ -249,21 +329,44 @@ def test_filling_kernel__is_assembled(tmp_path: Path) -> None:
     assert subprocess.run(command, check=False).returncode == 0
 
 
-def test_checker__is_judged_by_its_exit_status() -> None:
+def test_checker__is_judged_by_its_exit_status(capsys: pytest.CaptureFixture[str]) -> None:
     wait = "import sys; sys.exit('bar.sync            0;' in open(sys.argv[1]).read())"
-    table = benchmark.checkers_table(
-        f'{sys.executable} -c "{wait}" {{ptx}}', ["empty_sequence", "query_tile"]
-    )
-    assert [line.split() for line in table.splitlines()[1:3]] == [
+    named = ["--only", "empty_sequence", "query_tile"]
+    assert corpus.main([f'{sys.executable} -c "{wait}" {{ptx}}', *named]) == 1
+    table = capsys.readouterr().out.splitlines()
+    assert [line.split() for line in table[1:3]] == [
         ["empty_sequence", "reports", "reports"],
         ["query_tile", "reports", "reports"],
     ]
-    assert table.splitlines()[3].startswith("0 of 2 exhibits")
-    with pytest.raises(SystemExit, match="no_such_program cannot be run"):
-        benchmark.checkers_table("no_such_program {ptx}", ["query_tile"])
+    assert table[3].startswith("0 of 2 exhibits")
+    broken = "import sys; sys.exit('broken' in sys.argv[1])"
+    assert corpus.main([f'{sys.executable} -c "{broken}" {{ptx}} {{launch}}', *named]) == 0
+
+
+@pytest.mark.parametrize("command", ["no_such_program {ptx}", "cat {kernel}", "cat '"])
+def test_checker__that_cannot_be_run_is_refused(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert corpus.main([command, "--only", "query_tile"]) == 2
+    assert "cannot be run" in capsys.readouterr().err
 
 
 def test_main__asks_for_a_gpu(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(benchmark.runtime, "discover", lambda: Discovery((), None, "there is no driver"))
     assert benchmark.main(["--gpu"]) == 1
     assert capsys.readouterr().err == "museum: --gpu needs a GPU; there is no driver.\n"
+
+
+def test_main__refuses_a_delay_without_a_gpu(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        benchmark.main(["--delay"])
+    assert "--delay needs --gpu" in capsys.readouterr().err
+
+
+def test_measure__runs_delayed_texts_where_there_are_any(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(benchmark, "observe_runs", lambda name, kernel: {"ends": {"right": 50}, "words": ""})
+    rows = benchmark.measure(None, ["query_tile", "runaway_math"], 60, 1, delay=True)
+    assert [(row["exhibit"], row["kernel"]) for row in rows] == [
+        ("query_tile", "broken"),
+        ("query_tile", "repaired"),
+        *(("runaway_math", kernel) for kernel in (*museum.VERSIONS, *museum.DELAYED)),
+    ]
+    assert all(row["ends"] == {"right": 50} for row in rows)

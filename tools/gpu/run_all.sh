@@ -56,7 +56,7 @@ step_benchmarks() {
   "$PYTHON" -m benchmarks.gemm_ladder || status=1
   "$PYTHON" -m benchmarks.kernel_faults || status=1
   "$PYTHON" -m benchmarks.kernel_faults --tma || status=1
-  "$PYTHON" -m benchmarks.museum --gpu || status=1
+  "$PYTHON" -m benchmarks.museum --gpu --delay || status=1
   if command -v ncu >/dev/null; then
     "$PYTHON" -m benchmarks.memory_counters || status=1
   else

@@ -13,7 +13,7 @@ from cutecourse.museum import exhibits
 
 
 class MuseumDirective(SphinxDirective):
-    """`table`, or an exhibit's name and a key of `benchmarks.museum_table.PARTS`."""
+    """A key of `benchmarks.museum_table.TABLES`, or an exhibit's name and a key of its `PARTS`."""
 
     required_arguments = 1
     optional_arguments = 1
@@ -25,7 +25,7 @@ class MuseumDirective(SphinxDirective):
         self.state.nested_parse(
             StringList(self._text().splitlines(), self.env.docname), self.content_offset, container
         )
-        if self.arguments == ["table"]:
+        if self.arguments[0] in museum_table.TABLES:
             container["classes"].append("cute-scroll")
             for found in container.findall(nodes.table):
                 found["classes"].append("cute-emulator")
@@ -33,12 +33,12 @@ class MuseumDirective(SphinxDirective):
 
     def _text(self) -> str:
         name, part = [*self.arguments, ""][:2]
-        if self.arguments == ["table"]:
-            return museum_table.markdown()
+        if part == "" and name in museum_table.TABLES:
+            return museum_table.TABLES[name]()
         if name not in exhibits() or part not in museum_table.PARTS:
             raise ExtensionError(
-                f"{self.get_location()}: `{{museum}}` takes table, or the name of an exhibit and one of "
-                f"{', '.join(museum_table.PARTS)}"
+                f"{self.get_location()}: `{{museum}}` takes one of {', '.join(museum_table.TABLES)}, or an"
+                f" exhibit's name and one of {', '.join(museum_table.PARTS)}"
             )
         for file in sorted(exhibits()[name].folder.iterdir()):
             self.env.note_dependency(str(file))

@@ -6,7 +6,9 @@ An exhibit is a folder here, and plain data, so that any checker can read it:
     launch.json                how it is launched, its arguments, and the results that it should have
     exhibit.json               where the bug was published, and the reports that are right for it
 
-`exhibits()` gives them all. The folder's README says what a launch file holds and how to send an exhibit.
+`exhibits()` gives them all. A text can be delayed: `text("broken_delayed")` is the broken text in which one
+warp sleeps at the place that matters, so that a GPU shows soon what it would show once in a long while. The
+folder's README says what a launch file holds and how to send an exhibit.
 """
 
 from __future__ import annotations
@@ -28,11 +30,30 @@ from cutecourse.errors import CourseError
 from cutecourse.kernels import LaunchSpec, Scalar, Tensor, TensorMapSpec
 from cutecourse.tma import TensorMapEncoding
 
-__all__ = ["VERSIONS", "Exhibit", "ExhibitError", "exhibits"]
+__all__ = ["DELAYED", "VERSIONS", "Exhibit", "ExhibitError", "Latecomer", "exhibits"]
 
 VERSIONS = ("broken", "repaired")
+_LATE = "_delayed"
+DELAYED = tuple(version + _LATE for version in VERSIONS)
 _FOLDER = Path(__file__).parent
-_NEEDED = ("title", "symptom", "project", "source", "file", "status", "rule", "section", "reports", "chapter")
+_NEEDED = (
+    "title",
+    "sign",
+    "symptom",
+    "project",
+    "found",
+    "source",
+    "file",
+    "status",
+    "rule",
+    "section",
+    "reports",
+    "look_for",
+    "chapter",
+)
+_ALLOWED = {*_NEEDED, "delay"}
+_NAPS = 4
+"""A nap is a nanosleep of a millisecond, the longest that there is."""
 
 
 class ExhibitError(CourseError):
@@ -40,29 +61,74 @@ class ExhibitError(CourseError):
 
 
 @dataclass(frozen=True)
+class Latecomer:
+    """Where a party of a kernel is made late, and what that is expected to do to the broken kernel.
+
+    before     the beginning of the line before which it sleeps, as it stands in both texts, once.
+    cta, warp  who sleeps: a warp of a CTA.
+    predicted  how runs on a GPU were expected to end, before anybody had run them: "wrong", "hung", "error"
+               or "right".
+    """
+
+    before: str
+    cta: int
+    warp: int
+    predicted: str
+
+    def put_into(self, text: str) -> str:
+        """The text with the sleep in it."""
+        lines = text.splitlines(keepends=True)
+        places = [number for number, line in enumerate(lines) if line.strip().startswith(self.before)]
+        if len(places) != 1:
+            raise ExhibitError(f"{len(places)} lines begin with {self.before!r}; a delay needs one.")
+        nap = "    @%late nanosleep.u32 1000000;\n" * _NAPS
+        lines.insert(
+            places[0],
+            f"""{{   // a warp comes late
+    .reg .pred %late;
+    .reg .b32 %who;
+    mov.u32 %who, %tid.x;
+    shr.u32 %who, %who, 5;
+    setp.eq.u32 %late, %who, {self.warp};
+    mov.u32 %who, %ctaid.x;
+    setp.eq.and.u32 %late, %who, {self.cta}, %late;
+{nap}}}
+""",
+        )
+        return "".join(lines)
+
+
+@dataclass(frozen=True)
 class Exhibit:
     """One bug.
 
-    title     the kernel's work, in words that give nothing away; `symptom` what its users saw.
+    title     the kernel's work, in words that give nothing away; `symptom` what its users saw, and `sign` the
+              kind of symptom.
     project   whose bug it was; `source` is its commit, pull request or issue, `file` the file, and `status`
-              says how it was fixed, or that it is open.
+              says how it was fixed, or that it is open. `found` says by whom it was found.
     rule      the sentence that the broken kernel does not keep, in quotation marks where the words are the
               document's; `section` is where it stands: in the PTX ISA, if it names no other document.
-    reports   the classes of the emulator's errors that are right for the broken kernel, the likeliest first.
+    reports   the classes of the emulator's errors that are right for the broken kernel, the likeliest first;
+              `look_for` what in such a report points to this bug.
     chapter   the page that explains the matter, such as "07b_tma_in_motion".
+    delay     how to make the bug likelier on a GPU; None where no delay of a thread does that.
     """
 
     name: str
     title: str
+    sign: str
     symptom: str
     project: str
+    found: str
     source: str
     file: str
     status: str
     rule: str
     section: str
     reports: tuple[str, ...]
+    look_for: str
     chapter: str
+    delay: Latecomer | None = None
 
     @property
     def folder(self) -> Path:
@@ -70,8 +136,13 @@ class Exhibit:
         return _FOLDER / self.name
 
     def text(self, version: str) -> str:
-        """The PTX of one of `VERSIONS`."""
-        return (self.folder / f"{version}.ptx").read_text(encoding="utf-8")
+        """The PTX of one of `VERSIONS`, or of `DELAYED` if the exhibit has a delay."""
+        text = (self.folder / f"{version.removesuffix(_LATE)}.ptx").read_text(encoding="utf-8")
+        if version not in DELAYED:
+            return text
+        if self.delay is None:
+            raise ExhibitError(f"{self.name} has no delay.")
+        return self.delay.put_into(text)
 
     @cached_property
     def launch(self) -> dict[str, Any]:
@@ -92,7 +163,7 @@ class Exhibit:
         return self.target in ("sm_80", "sm_90", "sm_90a")
 
     def spec(self, version: str) -> LaunchSpec:
-        """The launch of one of `VERSIONS`, for the emulator and for a GPU."""
+        """The launch of one of `VERSIONS` or `DELAYED`, for the emulator and for a GPU."""
         launch = self.launch
         return LaunchSpec(
             name=f"{self.name}_{version}",
@@ -148,13 +219,14 @@ def exhibits() -> dict[str, Exhibit]:
     for path in sorted(_FOLDER.glob("*/exhibit.json")):
         fields = _read(path)
         missing = [name for name in _NEEDED if not fields.get(name)]
-        if missing or set(fields) - set(_NEEDED):
+        if missing or set(fields) - _ALLOWED:
             raise ExhibitError(
-                f"{path.parent.name}/exhibit.json must have {', '.join(_NEEDED)} and nothing else; "
-                f"it lacks {', '.join(missing) or 'none of them'}."
+                f"{path.parent.name}/exhibit.json must have {', '.join(_NEEDED)}, perhaps delay, and nothing"
+                f" else; it lacks {', '.join(missing) or 'none of them'}."
             )
         name = path.parent.name
-        found[name] = Exhibit(name, **{**fields, "reports": tuple(fields["reports"])})
+        delay = Latecomer(**fields.pop("delay")) if "delay" in fields else None
+        found[name] = Exhibit(name, **{**fields, "reports": tuple(fields["reports"]), "delay": delay})
     return found
 
 

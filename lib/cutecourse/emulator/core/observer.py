@@ -156,7 +156,7 @@ class Observer:
         """The thread, or `work` that it issued earlier, arrives; the barrier counts the arrival next."""
 
     def mbarrier_expected(self, barrier: MBarrier, origin: Origin) -> None:
-        """The current phase of an mbarrier has been told to wait for bytes of its own `expect_tx`."""
+        """The current phase of an mbarrier has been told to wait for more bytes, or for one more arrival."""
 
     def mbarrier_received(self, barrier: MBarrier, origin: Origin, work: Origin | None) -> None:
         """Bytes arrive from a st.async, `work`, or (None) from the thread; the barrier counts them next.

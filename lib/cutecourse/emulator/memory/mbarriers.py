@@ -276,6 +276,8 @@ class MBarrier:
             )
         self.pending += count
         self.cohort.machine.changes += 1
+        for tell in self.cohort.listeners.mbarrier_expected:
+            tell(self, origin)
 
     def complete_tx(
         self,

@@ -3,7 +3,8 @@
 Signals at barriers only accumulate. Suppose that in one run these conditions hold, where "before" means that
 the order of each thread, and the waits that have passed, force it:
 
-- an arrival, an expectation of bytes or a completion of bytes in phase n comes after phase n - 1 is complete;
+- an arrival, an expectation of bytes or arrivals, or a completion of bytes in phase n comes after phase n - 1
+  is complete;
 - what a phase expects comes before one of the arrivals that complete it;
 - a wait for phase n begins after phase n - 1 is complete, and passes before phase n + 1 is;
 - work that signals another CTA's mbarrier is over before that CTA ends. (The race check sees to what threads
@@ -332,7 +333,7 @@ class Causes(Observer):
         self._sent[barrier.rank, _key(barrier)] = (barrier.phase, event)
 
     def mbarrier_expected(self, barrier: MBarrier, origin: Origin) -> None:
-        """A phase waits for more bytes; an arrival that says so itself comes at the same moment."""
+        """A phase waits for more; an arrival that says so itself comes at the same moment."""
         if origin is self._arriving:
             return
         held, event = self._barriers[_key(barrier)], self._event(origin.bundle)

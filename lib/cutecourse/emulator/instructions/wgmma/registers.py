@@ -120,13 +120,14 @@ class Flight:
         if not (len(in_d) or len(in_a)):
             return
         conflict, what, done = (in_d, "D", "used") if len(in_d) else (in_a, "A", "written")
-        for operation, _ in list(self.open[cluster]):
+        for operation, group in list(self.open[cluster]):
             if share(conflict, operation.writes if what == "D" else operation.reads):
+                commit = "" if group < self.committed[cluster] else "wgmma.commit_group after it, and "
                 report(
                     "accumulator in flight",
                     f"a register of {what} of the wgmma.mma_async at line {operation.site.in_words} is"
-                    f" {done}, but this warp has not waited for it. Put wgmma.commit_group after it, and"
-                    " wgmma.wait_group before the registers are used.",
+                    f" {done}, but this warp has not waited for it. Put {commit}wgmma.wait_group before the"
+                    f" registers are {done}.",
                     Origin(site, bundle, cluster * WARP_SIZE),
                     operation.site.line,
                 )
