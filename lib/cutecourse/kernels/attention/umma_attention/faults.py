@@ -47,7 +47,7 @@ FAULTS = by_name(
             ("[%barriers + 88], 8;", "[%barriers + 88], 4;"),
             ("[%barriers + 96], 8;", "[%barriers + 96], 4;"),
         ),
-        reports=("UninitializedRead", "TensorMemoryWriteUnderWay", "DeadlockError"),
+        reports=("UninitializedRead", "TensorMemoryAccessError", "DeadlockError"),
     ),
     Fault(
         "corrected_after_the_arrival",
