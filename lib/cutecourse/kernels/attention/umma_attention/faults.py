@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from cutecourse.kernels import umma_attention
+from cutecourse.kernels import LaunchSpec, umma_attention
 from cutecourse.kernels.faults import Fault, by_name
 
 LAUNCH = umma_attention.spec(1, 200, causal=True)
@@ -47,7 +47,7 @@ FAULTS = by_name(
             ("[%barriers + 88], 8;", "[%barriers + 88], 4;"),
             ("[%barriers + 96], 8;", "[%barriers + 96], 4;"),
         ),
-        reports=("UninitializedRead", "TensorMemoryAccessError", "DeadlockError"),
+        reports=("UninitializedRead", "TensorMemoryHazard", "DeadlockError"),
     ),
     Fault(
         "corrected_after_the_arrival",
@@ -181,16 +181,20 @@ def arguments(seed: int) -> tuple[dict[str, Any], str, Any]:
     return given, "o", expected
 
 
-def operands(spec: Any, seed: int) -> tuple[dict[str, Any], Any]:
-    """The same for a launch of other sizes: the arguments, and O in float64."""
-    shape = spec.arguments["o"].extents
+def operands(spec: LaunchSpec, seed: int, last: float = 8) -> tuple[dict[str, Any], Any]:
+    """The same for a launch of other sizes: the arguments, and O in float64.
+
+    last  how many times as long the last key is as the first.
+    """
+    _, _, _, o = spec.tensors
+    shape = tuple(extent or 0 for extent in o.extents)
     random = np.random.default_rng(seed)
     q, k, v = (random.standard_normal(shape) for _ in range(3))
-    k *= np.linspace(1, 8, shape[1])[:, None]
+    k *= np.linspace(1, last, shape[1])[:, None]
     q, k, v = (one.astype(np.float16) for one in (q, k, v))
     s = q.astype(np.float64) @ k.astype(np.float64).transpose(0, 2, 1) / np.sqrt(shape[-1])
     if spec.name.startswith(umma_attention.CAUSAL.name):
         s = np.where(np.tril(np.ones(s.shape[1:], bool)), s, -np.inf)
     p = np.exp(s - s.max(-1, keepdims=True))
-    o = p @ v.astype(np.float64) / p.sum(-1, keepdims=True)
-    return {"q": q, "k": k, "v": v, "o": np.full(shape, np.nan, np.float16)}, o
+    expected = p @ v.astype(np.float64) / p.sum(-1, keepdims=True)
+    return {"q": q, "k": k, "v": v, "o": np.full(shape, np.nan, np.float16)}, expected
