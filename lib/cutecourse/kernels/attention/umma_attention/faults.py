@@ -150,7 +150,7 @@ FAULTS = by_name(
         "freed_while_loaded",
         "tensor memory is freed while O is still loaded from it",
         source=((_ALL_DONE, ""),),
-        reports=("TensorMemoryWriteUnderWay",),
+        reports=("TensorMemoryLoadUnderWay",),
     ),
     Fault(
         "never_corrected",
