@@ -352,7 +352,7 @@ def _tensor_cores() -> list[Family]:
 
 
 def _attention() -> Family:
-    """The two products of attention with a softmax between them, P in tensor memory: roles and six barriers."""
+    """Attention: two products with a softmax between them, and P in tensor memory."""
     from cutecourse.kernels import umma_attention
     from cutecourse.kernels.files import kernel_module
 
