@@ -73,12 +73,7 @@ FAULTS = by_name(
                 "    mov.u32             %parity, 0;\nUNTIL_S",
             ),
         ),
-        reports=(
-            "TensorMemoryWriteUnderWay",
-            "TensorMemoryLoadUnderWay",
-            "SharedMemoryRace",
-            "UninitializedRead",
-        ),
+        reports=("TensorMemoryHazard", "SharedMemoryRace", "UninitializedRead"),
     ),
     Fault(
         "store_not_waited",
