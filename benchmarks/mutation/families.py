@@ -347,7 +347,18 @@ def _tensor_cores() -> list[Family]:
         product("umma_scheduled", "tcgen05 persistent", umma_scheduled.LAUNCH),
         product("wgmma_gemm", "wgmma", wgmma_gemm.gemm_spec(128, 128, 512)),
         product("hopper_roles", "wgmma", hopper_roles.spec(128, 256, 640)),
+        _attention(),
     ]
+
+
+def _attention() -> Family:
+    """Attention: two products with a softmax between them, and P in tensor memory."""
+    from cutecourse.kernels import umma_attention
+    from cutecourse.kernels.files import kernel_module
+
+    spec = umma_attention.spec(1, 136)
+    arrays, _ = kernel_module("umma_attention.faults").operands(spec, seed=6)
+    return Family("umma_attention", "tcgen05 attention", spec, arrays, None)
 
 
 _GROUPS: tuple[Callable[[], list[Family]], ...] = (

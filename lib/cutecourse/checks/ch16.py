@@ -309,6 +309,76 @@ def check_free(answer: object) -> str:
     return "A stage belongs to its consumers until the last product that reads it, and with attention there are two."
 
 
+@exercise(
+    "16.7",
+    "A bug to find: two readers of one stage",
+    hints=[
+        "The report names a stage and the warp that copies into it. Who said that the stage was free?",
+        "A tile of K is multiplied with the queries of tile 0 and with those of tile 1. A commit tells that both have been.",
+        "`%frees` is true for one lane, in the round of one of the two tiles. Of which?",
+    ],
+)
+def check_both_tiles(answer: object) -> str:
+    """A stage that is freed by the first of its two readers."""
+    import numpy as np
+
+    from cutecourse.kernels.files import kernel_module
+
+    launch: LaunchSpec = kernel_module("umma_attention.faults").LAUNCH
+    spec = launch.with_text(repaired_text(answer, "16.7"))
+    # A query sees one key alone, its own: two keys that differ in a bit have logits that differ by 16.
+    signs = 1.0 - 2 * (np.arange(200)[:, None] >> np.arange(8) & 1)
+    q, k = (np.zeros((1, 200, 64), np.float16) for _ in range(2))
+    q[0, :, :8], k[0, :, :8] = 64 * signs, signs
+    v = np.random.default_rng(167).integers(1, 9, q.shape).astype(np.float16)
+    same_outputs(
+        spec,
+        {"q": q, "k": k, "v": v, "o": np.full(q.shape, UNWRITTEN, np.float16)},
+        {"o": v},
+        emulator_first=True,
+        reports={
+            "ReadBeforeWait": "The stage still goes back while tile 1's MMAs have yet to read it.",
+            "DeadlockError": "The load warp waits for a stage that nobody frees.",
+        },
+    )
+    return "K and V are read twice in this kernel. The last reader frees, and a commit behind its MMAs speaks for the first one too."
+
+
+@exercise(
+    "16.8",
+    "How many keys fit into tensor memory",
+    hints=[
+        "A row of S has one column for each key, and a row of O one for each element of the head.",
+        "P is f16: two keys share a column.",
+        "Two tiles: 2 S + 2 O + 2 P <= 512, in columns. Then round down to whole MMAs.",
+    ],
+)
+def check_keys_that_fit(answer: object) -> str:
+    """The keys of a round for which two tiles fit into tensor memory."""
+    depths = (64, 32, 96, 128, 192, 256)
+    got = returned(answer, [(depth,) for depth in depths], what="the keys of a round")
+
+    def fitting(columns_per_key: float, per_element: int = 2, step: int = 16) -> list[int]:
+        return [int((512 - per_element * depth) / columns_per_key) // step * step for depth in depths]
+
+    mistakes = [
+        (fitting(4), "P is f16, so two keys share a column: P has half as many columns as S."),
+        (fitting(2), "P has columns of its own, too."),
+        (fitting(3, step=1), "An MMA of P and V takes 16 keys: round down to a multiple."),
+        (fitting(3, per_element=1), "There are two tiles, and each has an O."),
+        (fitting(1.5, per_element=1), "This is one tile's room. There are two of them."),
+        (fitting(3, per_element=0), "O lies in tensor memory as well."),
+    ]
+    right = fitting(3)
+    if got != right:
+        said = next((words for wrong, words in mistakes if got == wrong), "Some of these numbers are wrong.")
+        place = next(i for i, (mine, one) in enumerate(zip(got, right, strict=True)) if mine != one)
+        raise WrongAnswer(
+            said, where=f"keys_that_fit({depths[place]})", expected=str(right[place]), got=str(got[place])
+        )
+    return "With heads of 128 only 80 keys fit, and with 256 none: O alone is full then. So kernels for such heads put P over S, or take one tile."
+
+
 def _turns(text: str) -> tuple[LaunchSpec, dict[str, Any]]:
     """The launch of a text in place of attention_turns, and its arguments.
 

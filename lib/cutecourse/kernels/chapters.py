@@ -231,4 +231,12 @@ CHAPTERS = (
         target="sm_90a",
         reason="wgmma came with compute capability 9.0, and PTX with an `a` is for one generation",
     ),
+    Chapter(
+        number=16,
+        slug="blackwell_attention",
+        title="Attention for Blackwell",
+        kernels=("umma_attention",),
+        target="sm_100a",
+        reason="tcgen05 and tensor memory are Blackwell's alone, and PTX with an `a` is for one generation",
+    ),
 )
