@@ -6,7 +6,17 @@ from cutecourse.kernels.files import KernelFile
 from cutecourse.kernels.spec import LaunchSpec, SpecError, Tensor, TensorMapSpec
 from cutecourse.layout import parse
 
-__all__ = ["attention_spec"]
+__all__ = ["RUNGS", "attention_spec", "ring_bytes"]
+
+RUNGS = (
+    "attention_one",
+    "attention_roles",
+    "attention_pingpong",
+    "attention_overlap",
+    "attention_lazy",
+    "attention_last",
+)
+"""The rungs from the first to the last: each module has `spec(length, heads, batches, causal=False)`."""
 
 
 def attention_spec(
@@ -14,19 +24,24 @@ def attention_spec(
     shape: tuple[int, int, int],
     *,
     keys: int,
-    stages: int,
-    sms: int,
+    consumers: int,
+    smem_bytes: int,
     given: tuple[object, ...],
+    threads: int | None = None,
+    sms: int | None = None,
 ) -> LaunchSpec:
     """The launch for Q, K, V and O of (length, D, heads, batches) in bf16, with D of the kernel's file.
 
     In memory a batch has its rows one after the other, and a row has all heads: strides (heads D, 1, D,
-    length heads D). `counter` is one s32, 0 before the launch and after it.
+    length heads D).
 
-    shape   the sequence's length, heads, batches.
-    keys    of a tile of K and V, in `stages` stages.
-    sms     so many CTAs, at most, go through the tiles.
-    given   the arguments of the file's `host_for`.
+    shape      the sequence's length, heads, batches.
+    keys       of a tile of K and V.
+    consumers  warpgroups, each with ROWS rows of Q.
+    given      the arguments of the file's `host_for`.
+    threads    of a CTA; THREADS of the file unless given.
+    sms        None: a CTA for each tile, and the grid is (tiles of a head, heads, batches). A number: so many
+               CTAs at most go through the tiles, and `counter` is one s32, 0 before the launch and after it.
 
     Errors: SpecError for an extent below 1, and for a length of 1, which the CuTe DSL leaves out of a tensor
     map.
@@ -36,7 +51,7 @@ def attention_spec(
         raise SpecError(
             f"{file.name}: the sequence needs 2 rows or more, and 1 head and 1 batch; {shape} has not."
         )
-    depth, rows, consumers = (file.constant(name) for name in ("D", "ROWS", "CONSUMERS"))
+    depth, rows = file.constant("D"), file.constant("ROWS")
     strides = (heads * depth, 1, depth, length * heads * depth)
 
     def operand(name: str, tall: int) -> TensorMapSpec:
@@ -49,22 +64,27 @@ def attention_spec(
             cta_tiler=(tall, depth),
         )
 
-    tiles = -(-length // (consumers * rows)) * heads * batches
-    loaded = stages * (keys * depth * 2 + 2 * 8)
+    blocks = -(-length // (consumers * rows))
     return LaunchSpec(
         name=file.name,
         language="cutedsl",
         kernel=file.function(file.name),
         host=file.function("host_for").given(*given),
-        grid=(min(sms, tiles), 1, 1),
-        block=(file.constant("THREADS"), 1, 1),
-        dynamic_smem=loaded + consumers * (2 * rows * depth * 2 + 2 * 8) + 4 * 8 + 8,
+        grid=(blocks, heads, batches) if sms is None else (min(sms, blocks * heads * batches), 1, 1),
+        block=(threads or file.constant("THREADS"), 1, 1),
+        dynamic_smem=smem_bytes,
         params=(
             operand("q", rows),
             operand("k", keys),
             operand("v", keys),
             operand("o", rows),
-            Tensor("counter", "s32", (1,), (1,)),
+            *(() if sms is None else (Tensor("counter", "s32", (1,), (1,)),)),
         ),
         target="sm_90a",
     )
+
+
+def ring_bytes(file: KernelFile, keys: int, stages: int, consumers: int) -> int:
+    """Shared memory of a kernel with roles: stages for K and V, each consumer's rows of Q, their barriers."""
+    depth, rows = file.constant("D"), file.constant("ROWS")
+    return int(stages * (keys * depth * 2 + 2 * 8) + consumers * (rows * depth * 2 + 8))

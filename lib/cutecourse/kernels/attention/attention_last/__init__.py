@@ -44,8 +44,16 @@ def spec(
     sms  how many CTAs share the tiles, at most: as many as the GPU has multiprocessors.
     """
     how = how or best(length, causal)
+    consumers, rows, depth = (FILE.constant(name) for name in ("CONSUMERS", "ROWS", "D"))
+    loaded = how.stages * (how.keys * depth * 2 + 2 * 8)
     return attention_spec(
-        FILE, (length, heads, batches), keys=how.keys, stages=how.stages, sms=sms, given=(sms, *how)
+        FILE,
+        (length, heads, batches),
+        keys=how.keys,
+        consumers=consumers,
+        smem_bytes=loaded + consumers * (2 * rows * depth * 2 + 2 * 8) + 4 * 8 + 8,
+        given=(sms, *how),
+        sms=sms,
     )
 
 

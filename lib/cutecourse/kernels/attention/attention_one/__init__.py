@@ -1,0 +1,28 @@
+"""How `attention_one` is launched; the kernel is in `source.py`."""
+
+from cutecourse.kernels.attention_ladder import attention_spec
+from cutecourse.kernels.files import kernel_file
+from cutecourse.kernels.spec import LaunchSpec
+
+FILE = kernel_file("attention_one")
+__getattr__ = FILE.attribute  # the kernel's constants and functions
+
+
+def spec(
+    length: int, heads: int = 16, batches: int = 1, *, causal: bool = False, keys: int = 128
+) -> LaunchSpec:
+    """The launch for Q, K, V and O of (length, 128, heads, batches) in bf16, for any length of 2 and more.
+
+    keys  of a tile of K and V.
+    """
+    return attention_spec(
+        FILE,
+        (length, heads, batches),
+        keys=keys,
+        consumers=1,
+        smem_bytes=(FILE.constant("ROWS") + 2 * keys) * FILE.constant("D") * 2 + 3 * 8,
+        given=(causal, keys),
+    )
+
+
+LAUNCH = spec(*FILE.constant("SHAPE"), causal=True)
