@@ -1,6 +1,7 @@
 """Variants of the last rung for Hopper: each is predicted, built, checked and timed beside cuBLAS.
 
     python -m benchmarks.hopper_variants --output F     adds a round to F
+    python -m benchmarks.hopper_variants --only 2048    measures the trials of one size
 
 `hopper_variant_kernel.py` is the kernel; a variant changes its constants. Each variant is built, launched and
 checked in its own process first, and that process is killed if the kernel hangs. Then all variants and
@@ -23,6 +24,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
+from benchmarks import hopper_rivals
 from benchmarks.gemm_ladder import Size, matrices
 from benchmarks.launching import Built, Loaded, alternating, compiled
 from benchmarks.power import sustain
@@ -35,7 +37,7 @@ from tools.facts import of_this_machine
 
 TEXT = Path(__file__).with_name("hopper_variant_kernel.py").read_text(encoding="utf-8")
 ODD = (1000, 1032, 200)
-SIZES: tuple[Size, ...] = ((4096, 4096, 4096), (8192, 8192, 8192))
+SIZES: tuple[Size, ...] = ((4096, 4096, 4096), (8192, 8192, 8192), (2048, 2048, 2048))
 SETS = 4
 FIRST, LAST = 0x12F0000000000000, 0x14F0000000000000
 """Cache policies: L2 evicts the data first, or last."""
@@ -160,12 +162,14 @@ def both(at_4096: float, at_8192: float) -> dict[int, float]:
 PP = {"pingpong": True, "tile": (128, 192, 64)}
 LATE = {"late": True, "registers": (24, 240)}
 BY_256 = {"promotion": "256B"}
+ALONE = {"cluster": (1, 1), "early": True, **LATE, **BY_256}
+"""The last rung's choice at 2048 cubed, where all tiles of C are in work at once."""
 TRIALS = (
     trial("128x256 by two consumers, pairs share B", both(1.0, 1.02)),
     trial("a tile of C leaves while the next one is multiplied", both(1.02, 1.04), **LATE),
     trial("late, TMA asks DRAM for 256 bytes", both(1.025, 1.045), **LATE, **BY_256),
     trial("late, launched before the kernel ahead has ended", both(1.03, 1.04), early=True, **LATE),
-    trial("late, 256 bytes, early", both(1.035, 1.045), early=True, **LATE, **BY_256),
+    trial("late, 256 bytes, early", both(1.035, 1.045) | {2048: 1.02}, early=True, **LATE, **BY_256),
     trial("late, k back and forth", both(1.02, 1.05), backwards=True, **LATE, **BY_256),
     trial("late, groups along N", both(1.025, 1.045), along="n", **LATE, **BY_256),
     trial("late, groups of 4", both(1.02, 1.04), group=4, **LATE, **BY_256),
@@ -185,6 +189,24 @@ TRIALS = (
     trial("ping-pong 128x192, k back and forth", {8192: 1.045}, backwards=True, **PP, **BY_256),
     trial("ping-pong 128x192, an accumulator's MMAs together", {8192: 1.04}, row_major=True, **PP, **BY_256),
     trial("ping-pong 128x192, five stages", {8192: 1.035}, stages=5, box=32, stores=1, **PP, **BY_256),
+    trial("2048: the last rung's choice", {2048: 1.03}, **ALONE),
+    trial("2048: pairs share A", {2048: 1.03}, **{**ALONE, "cluster": (1, 2)}),
+    trial("2048: stored at once", {2048: 1.03}, cluster=(1, 1), early=True, **BY_256),
+    trial("2048: groups along N", {2048: 1.03}, along="n", **ALONE),
+    trial("2048: groups of 4, 1024 by 1024", {2048: 1.035}, group=4, **ALONE),
+    trial("2048: TMA asks DRAM for 128 bytes", {2048: 1.025}, **{**ALONE, "promotion": "128B"}),
+    trial("2048: the tensor maps prefetched", {2048: 1.03}, prefetch=True, **ALONE),
+    trial("2048: four buffers of 32 columns", {2048: 1.035}, box=32, stores=4, **ALONE),
+    trial(
+        "2048: two tiles of 128x128, ping-pong",
+        {2048: 1.0},
+        tile=(128, 128, 64),
+        pingpong=True,
+        cluster=(1, 1),
+        stages=5,
+        early=True,
+        **BY_256,
+    ),
 )
 
 
@@ -237,8 +259,10 @@ def prepare(number: int, folder: str) -> None:
     Path(folder, f"{number}.pickle").write_bytes(pickle.dumps(found))
 
 
-def prepared(folder: str, seconds: float) -> tuple[dict[int, dict[Any, Built]], dict[int, str]]:
-    """All trials that compile and multiply correctly, and for each other trial the reason."""
+def prepared(
+    folder: str, seconds: float, wanted: list[int]
+) -> tuple[dict[int, dict[Any, Built]], dict[int, str]]:
+    """The wanted trials that compile and multiply correctly, and for each other trial the reason."""
 
     def one(number: int) -> str:
         command = [sys.executable, "-m", "benchmarks.hopper_variants", "--prepare", str(number), folder]
@@ -249,7 +273,7 @@ def prepared(folder: str, seconds: float) -> tuple[dict[int, dict[Any, Built]], 
         return "" if done.returncode == 0 else (done.stderr or done.stdout).strip()[-600:]
 
     with ThreadPoolExecutor(16) as pool:
-        answers = dict(enumerate(pool.map(one, range(len(TRIALS)))))
+        answers = dict(zip(wanted, pool.map(one, wanted), strict=True))
     right = {
         number: pickle.loads(Path(folder, f"{number}.pickle").read_bytes())
         for number, why in answers.items()
@@ -259,13 +283,29 @@ def prepared(folder: str, seconds: float) -> tuple[dict[int, dict[Any, Built]], 
 
 
 def several(launch: Callable[[int], None], launches: int) -> Callable[[], None]:
-    """A function that calls `launch` `launches` times, with one set of buffers after the other."""
+    """A function that launches `launches` times, one set of buffers after the other, from a CUDA graph."""
+    import torch
 
-    def all_of_them() -> None:
+    for number in range(SETS):
+        launch(number)
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, capture_error_mode="relaxed"):
         for number in range(launches):
             launch(number)
 
+    def all_of_them(keep: Any = launch) -> None:
+        graph.replay()
+
     return all_of_them
+
+
+def quack(sets: list[Any]) -> dict[str, Callable[[int], None]]:
+    """QuACK's configurations with this tile, if QuACK is installed."""
+    if not hopper_rivals.installed("quack"):
+        return {}
+    found = [one for one in hopper_rivals.candidates("quack", None) if one.config.startswith("128x256 coop")]
+    return {f"QuACK, {one.config}": one.prepare(sets) for one in found}
 
 
 def sustained(launch: Callable[[int], None], work: float, seconds: float) -> dict[str, float]:
@@ -289,19 +329,21 @@ def measure(right: dict[int, dict[Any, Built]], best: int, seconds: float) -> li
     rows = []
     clusters: dict[str, int] = {}
     for mnk in SIZES:
+        if not any(mnk in built for built in right.values()):
+            continue
         sets = matrices(mnk, integers=False, sets=SETS)
 
         def cublas(number: int, sets: Any = sets) -> None:
             a, b, c = sets[number % SETS]
             torch.mm(a, b.T, out=c)
 
-        cases: dict[str, Callable[[int], None]] = {"cuBLAS": cublas}
+        cases: dict[str, Callable[[int], None]] = {"cuBLAS": cublas, **quack(sets)}
         for number, built in right.items():
             if mnk in built:
                 variant = TRIALS[number].variant
                 cases[variant.name], clusters[variant.name] = launcher(variant, built[mnk], mnk, sets)
         work = 2.0 * mnk[0] * mnk[1] * mnk[2]
-        launches, number = (8, 101) if mnk[0] <= 4096 else (3, 61)
+        launches, number = {2048: (128, 101), 4096: (8, 101), 8192: (3, 61)}[mnk[0]]
         turns = alternating({name: several(one, launches) for name, one in cases.items()}, number)
         spent = {name: [value / launches for value in values] for name, values in turns.items()}
         base = statistics.median(spent["cuBLAS"])
@@ -356,6 +398,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--output", type=Path, required=False)
     parser.add_argument("--prepare", nargs=2, metavar=("NUMBER", "FOLDER"))
+    parser.add_argument("--only", type=int, choices=[size[0] for size in SIZES], help="M = N = K")
     parser.add_argument("--sustained", type=int, default=8)
     parser.add_argument("--seconds", type=float, default=1.5)
     parser.add_argument("--timeout", type=float, default=60)
@@ -365,8 +408,13 @@ def main() -> int:
         return 0
     start = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
-        right, refused = prepared(folder, options.timeout)
-    print(f"{len(right)} of {len(TRIALS)} are right, {time.monotonic() - start:.0f} s", flush=True)
+        wanted = [
+            number
+            for number, one in enumerate(TRIALS)
+            if options.only is None or options.only in one.predicted
+        ]
+        right, refused = prepared(folder, options.timeout, wanted)
+    print(f"{len(right)} of {len(wanted)} are right, {time.monotonic() - start:.0f} s", flush=True)
     import torch
 
     torch.zeros(1, device="cuda")
