@@ -1,4 +1,4 @@
-"""Measure the last attention kernel for Hopper and its variants beside flash-attn-4, cuDNN and PyTorch's.
+"""Measure the rungs of attention for Hopper, and variants, beside flash-attn-4, cuDNN and PyTorch's.
 
     python -m benchmarks.attention                    writes benchmarks/results/attention_<gpu>.json
     python -m benchmarks.attention --rivals FOLDER    takes flash-attn-4 from FOLDER, not from $RIVALS
@@ -11,7 +11,8 @@ compared with float64 before a time counts.
 
 In the short measurement, the contestants take turns, and each round has its own order; the result is the
 median of the rounds, with the quartiles. In the sustained one, each runs by itself, so that the power limit
-sets the clock; NVML reports clock and energy. FOLDER has the wheels `flash_attn_4`, `quack_kernels`,
+sets the clock; NVML reports clock and energy. The rungs before the last one run so at one length, the
+variants do not. FOLDER has the wheels `flash_attn_4`, `quack_kernels`,
 `einops`, `apache_tvm_ffi` and `torch_c_dlpack_ext`; none of them is part of this repository.
 """
 
@@ -39,7 +40,7 @@ from benchmarks.launching import Built, Loaded, alternating, compiled, parameter
 from benchmarks.power import sustain
 from benchmarks.results_file import result_path, write_result
 from cutecourse import runtime
-from cutecourse.kernels import attention_last
+from cutecourse.kernels.files import kernel_module
 from cutecourse.kernels.spec import LaunchSpec
 from tools.facts import of_this_machine
 
@@ -49,6 +50,19 @@ VARIED = 4096
 """The length at which the variants are measured."""
 EVERYWHERE = ("128 keys",)
 """Variants that are measured at every length."""
+LADDER: dict[str, tuple[str, dict[str, int], tuple[float, float]]] = {
+    "attention_one": ("attention_one", {}, (430, 340)),
+    "attention_roles": ("attention_roles", {}, (480, 370)),
+    "attention_roles, three": ("attention_roles", {"consumers": 3}, (560, 420)),
+    "attention_pingpong": ("attention_pingpong", {}, (520, 400)),
+    "attention_overlap": ("attention_overlap", {}, (570, 440)),
+    "attention_lazy": ("attention_lazy", {}, (635, 500)),
+    "attention_last": ("attention_last", {}, (667, 620)),
+}
+"""The rungs: kernel, options, and the TFLOP/s predicted for VARIED, without the causal mask and with it.
+
+The predictions were written down before the rungs were first measured; the last one had been measured.
+"""
 RIVAL = "flash-attn-4"
 WHEELS = ("flash_attn_4", "quack_kernels", "einops", "apache_tvm_ffi", "torch_c_dlpack_ext")
 SETS = 2
@@ -84,7 +98,8 @@ def entries(case: Case) -> Iterator[tuple[str, LaunchSpec]]:
     """Our kernels for a case, each with its launch."""
     length, causal = case
     batches = TOKENS // length
-    yield "attention_last", attention_last.spec(length, HEADS, batches, causal=causal)
+    for name, (kernel, options, _) in LADDER.items():
+        yield name, kernel_module(kernel).spec(length, HEADS, batches, causal=causal, **options)
     for trial in TRIALS:
         if trial.how.causal == causal and (length == VARIED or trial.name in EVERYWHERE):
             yield trial.name, trial.spec((length, HEADS, batches))
@@ -226,17 +241,18 @@ def measure(case: Case, built: dict[str, Built | str], seconds: float) -> dict[s
         except Exception as error:  # noqa: BLE001 - the others are measured all the same
             refused[name] = f"{type(error).__name__}: {error}"[:400]
     times = alternating({name: one.run for name, one in ready.items()}, ROUNDS)
-    predicted = {trial.name: trial.predicted for trial in TRIALS}
+    trials = {trial.name: trial.predicted for trial in TRIALS}
+    predicted = trials | {name: rates[case[1]] for name, (_, _, rates) in LADDER.items()}
     rows = []
     for name, one in ready.items():
         rates = [flops(case) * one.launches / spent / 1e12 for spent in times[name]]
         low, median, high = statistics.quantiles(rates, n=4)
         row = {"name": name, "length": case[0], "causal": case[1], "tflops": median, "quartiles": [low, high]}
-        row |= {"error": one.error, "predicted": predicted.get(name)}
+        row |= {"error": one.error, "predicted": predicted.get(name) if case[0] == VARIED else None}
         if one.built:
             row |= {"registers": one.built.registers, "spill_bytes": one.built.spill_bytes}
             row |= {"serialized": one.built.serialized, "smem_bytes": one.built.dynamic_smem}
-        if seconds and name not in predicted:
+        if seconds and name not in trials and (case[0] == VARIED or name not in [*LADDER][:-1]):
             long = sustain(one.run, one.launches, SETTLE_S, seconds)
             rate = flops(case) / long.seconds / 1e12
             row["sustained"] = {

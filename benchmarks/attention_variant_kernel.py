@@ -16,6 +16,8 @@ ROWS = 64  # of Q, for a consumer
 SCALE = 1.4426950408889634 * D**-0.5  # exp(x / sqrt(D)) = 2 ** (SCALE x)
 MASKED = -1e30  # finite: a row that has only masked logits so far is scaled to zero by the next tile
 LATE = 8.0  # `lazy`: a power of 2 by which the maximum may be too small
+POLYNOMIAL = (0.693369, 0.242218, 0.054593)  # 2 ** x = 1 + x (a + x (b + x c)) to 13 bits, for |x| <= 1/2
+ROUND = 12582912.0  # 1.5 * 2 ** 23: a small number plus this is rounded to an integer
 REGISTERS = {1: (56, 256), 2: (24, 240), 3: (32, 160)}
 TURN, STORED = 1, 4  # the first named barriers
 
@@ -33,6 +35,7 @@ class How(NamedTuple):
     lazy       O is rescaled only if the maximum has grown (1), or has grown by LATE (2).
     group      heads whose tiles are in work together, the longest first; 0: head after head.
     ctas       how many CTAs go through the tiles; 0: one for each tile.
+    polynomial one power of so many is computed without the special function unit; 0: none.
     """
 
     causal: bool = False
@@ -50,6 +53,7 @@ class How(NamedTuple):
     anchor: bool = True
     dynamic: bool = False
     pin: bool = False
+    polynomial: int = 0
 
     @property
     def rows(self):
@@ -168,6 +172,20 @@ def mask(
 
 
 @cute.jit
+def power_of_two(x: cutlass.Float32, bits: cute.Tensor):
+    """2 ** x with multiply-adds: of the fraction by a polynomial, of the integer in the exponent's bits."""
+    a, b, c = POLYNOMIAL
+    whole = cute.recast_tensor(bits, cutlass.Int32)
+    x = cute.arch.fmax(x, cutlass.Float32(-126.0))
+    bits[0] = x + ROUND
+    rest = x - (bits[0] - ROUND)
+    exponent = whole[0] << 23
+    bits[0] = 1.0 + rest * (a + rest * (b + rest * c))
+    whole[0] = whole[0] + exponent
+    return bits[0]
+
+
+@cute.jit
 def softmax(
     S: cute.Tensor,
     top: cute.Tensor,
@@ -179,6 +197,7 @@ def softmax(
     """Turn logits into powers, and update each row's maximum and sum; `scale` is what O must be scaled by."""
     blocks = cute.size(S) // 4
     ways = how.partial
+    bits = cute.make_rmem_tensor(1, cutlass.Float32)
     for half in cutlass.range_constexpr(2):
         best = [
             S[one + 2 * half + 4 * (way // 2)] if way % 2 == one else None
@@ -204,7 +223,10 @@ def softmax(
         sums = [None] * ways
         for at in cutlass.range_constexpr(2 * blocks):
             index = at % 2 + 2 * half + 4 * (at // 2)
-            power = cute.math.exp2(S[index] * SCALE - below, fastmath=True)
+            if cutlass.const_expr(how.polynomial > 0 and at % max(1, how.polynomial) == 0):
+                power = power_of_two(S[index] * SCALE - below, bits)
+            else:
+                power = cute.math.exp2(S[index] * SCALE - below, fastmath=True)
             S[index] = power
             way = at % ways
             sums[way] = power if at < ways else sums[way] + power

@@ -39,6 +39,7 @@ class VariantChoice(NamedTuple):
     anchor: bool = True
     dynamic: bool = True
     pin: bool = True
+    polynomial: int = 0
 
 
 @dataclass(frozen=True)
@@ -109,11 +110,26 @@ TRIALS = (
     trial("160 keys", 690, {"keys": 160}),
     trial("three consumers", 690, {"consumers": 3, "overlap": False}),
     trial("five stages", 680, {"stages": 5}),
+    trial("144 keys", 660, {"keys": 144}),
+    trial("96 keys", 630, {"keys": 96, "stages": 6}),
+    trial("176 keys, three stages", 640, {"keys": 176, "stages": 3}),
+    trial("160 keys, three stages", 650, {"keys": 160, "stages": 3}),
+    trial("160 keys, two sums and maxima", 655, {"keys": 160, "partial": 2}),
+    trial("160 keys, eight sums and maxima", 660, {"keys": 160, "partial": 8}),
+    trial("160 keys, no turns", 655, {"keys": 160, "turns": False}),
+    trial("160 keys, order back and forth", 645, {"keys": 160, "dynamic": False, "snake": True}),
+    trial("a power in 8 by a polynomial", 645, {"polynomial": 8}),
+    trial("a power in 4 by a polynomial", 625, {"polynomial": 4}),
     trial("causal, head after head", 570, {"causal": True}),
     trial("causal, 4 heads together", 600, {"causal": True, "group": 4}),
     trial("causal, 64 heads together", 600, {"causal": True, "group": 64}),
     trial("causal, a CTA for each tile", 590, {"causal": True, "group": 16, "ctas": 0, "dynamic": False}),
     trial("causal, three consumers", 590, {"causal": True, "group": 16, "consumers": 3, "overlap": False}),
+    trial("causal, 8 heads together", 610, {"causal": True, "group": 8}),
+    trial("causal, 160 keys", 600, {"causal": True, "group": 16, "keys": 160}),
+    trial("causal, no turns", 610, {"causal": True, "group": 16, "turns": False}),
+    trial("causal, rescales always", 590, {"causal": True, "group": 16, "lazy": 0}),
+    trial("causal, a power in 8 by a polynomial", 600, {"causal": True, "group": 16, "polynomial": 8}),
     trial("causal, 64 keys", 560, {"causal": True, "group": 16, "keys": 64, "stages": 8}),
 )
-"""The predictions were written down before the recorded run, and after two trial runs of earlier forms."""
+"""The predictions were written down before each variant was measured for the first time."""

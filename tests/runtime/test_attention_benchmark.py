@@ -33,6 +33,7 @@ def test_trials__fit_into_shared_memory_and_have_names_of_their_own():
         pytest.param("three consumers", marks=pytest.mark.long),
         pytest.param("wait moved up", marks=pytest.mark.long),
         pytest.param("causal, 4 heads together", marks=pytest.mark.long),
+        pytest.param("a power in 4 by a polynomial", marks=pytest.mark.long),
     ],
 )
 def test_trial__computes_attention(name):
