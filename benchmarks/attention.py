@@ -12,8 +12,8 @@ compared with float64 before a time counts.
 In the short measurement, the contestants take turns, and each round has its own order; the result is the
 median of the rounds, with the quartiles. In the sustained one, each runs by itself, so that the power limit
 sets the clock; NVML reports clock and energy. The rungs before the last one run so at one length, the
-variants do not. FOLDER has the wheels `flash_attn_4`, `quack_kernels`,
-`einops`, `apache_tvm_ffi` and `torch_c_dlpack_ext`; none of them is part of this repository.
+variants do not. There, ncu also counts one launch of each. FOLDER has the wheels `flash_attn_4`,
+`quack_kernels`, `einops`, `apache_tvm_ffi` and `torch_c_dlpack_ext`; none is part of this repository.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ import importlib.metadata
 import json
 import math
 import os
+import pickle
 import site
 import statistics
 import subprocess
@@ -35,6 +36,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
+from benchmarks import hopper_gemm
 from benchmarks.attention_variants import TRIALS
 from benchmarks.launching import Built, Loaded, alternating, compiled, parameters
 from benchmarks.power import sustain
@@ -70,6 +72,7 @@ ROUNDS = 15
 LAUNCHES_S = 4e-3
 """A graph holds launches for about this many seconds."""
 SETTLE_S = 0.2
+NCU_S = 150
 SAMPLED_ROWS = 24
 OFF = 4e-3
 """The norm of the error over the norm of O, at most: P and O are rounded to 8 bits."""
@@ -224,6 +227,25 @@ class Bench:
         yield RIVAL, flash
 
 
+def launch_only(place: str) -> None:
+    """Launch rivals and rungs once while the profiler is on; ncu runs this."""
+    import torch
+
+    case, rungs, folder = pickle.loads(Path(place, "what").read_bytes())
+    install(folder)
+    torch.zeros(1, device="cuda")
+    bench, specs = Bench(case), dict(entries(case))
+    launches = dict(bench.rivals())
+    hopper_gemm.one_by_one(launches | {name: bench.ours(specs[name], built) for name, built in rungs.items()})
+
+
+def counted(case: Case, built: dict[str, Built | str], folder: Path | None) -> dict[str, dict[str, float]]:
+    """The profiler's counters of the rivals and rungs. Errors: GpuError with what ncu printed instead."""
+    rungs = {name: one for name, one in built.items() if name in LADDER and isinstance(one, Built)}
+    found = hopper_gemm.under_ncu("benchmarks.attention", (case, rungs, folder), NCU_S)
+    return {name: counters for name, (_, counters) in found.items()}
+
+
 def measure(case: Case, built: dict[str, Built | str], seconds: float) -> dict[str, Any]:
     """Measure a case: a row for each contestant, and the reasons of those that were left out."""
     bench, ready, refused = Bench(case), {}, {}
@@ -274,6 +296,8 @@ def table(case: Case, rows: list[dict[str, Any]]) -> str:
         )
         if row["predicted"]:
             line += f" predicted {row['predicted']:.0f}"
+        if counters := row.get("counters"):
+            line += f" tensor cores {counters.get('tensor_percent', math.nan):.0f}%"
         if long := row.get("sustained"):
             line += f" sustained {long['tflops']:.1f} {long['clock_mhz']:.0f} MHz {long['watts']:.0f} W"
             line += f" {long['joules_per_tflop']:.3f} J/TFLOP"
@@ -308,7 +332,11 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--rivals", type=Path, default=os.environ.get("RIVALS"), help="flash-attn-4's wheels")
     parser.add_argument("--seconds", type=float, default=1.0, help="sustained, each contestant; 0 for none")
     parser.add_argument("--output", type=Path)
+    parser.add_argument("--launch-only", metavar="DIR", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
+    if options.launch_only:
+        launch_only(options.launch_only)
+        return 0
     found = runtime.discover()
     gpu = found.devices[0] if found.devices else None
     if gpu is None or gpu.compute_capability != (9, 0):
@@ -321,7 +349,8 @@ def main(arguments: list[str] | None = None) -> int:
     with ProcessPoolExecutor(os.cpu_count(), mp_context=get_context("spawn")) as pool:
         for (case, name), one in zip(jobs, pool.map(build, jobs), strict=True):
             built[case][name] = one
-    install(Path(options.rivals) if options.rivals else None)
+    folder = Path(options.rivals) if options.rivals else None
+    install(folder)
     import torch
 
     output = options.output or result_path("attention", gpu.name)
@@ -339,6 +368,14 @@ def main(arguments: list[str] | None = None) -> int:
     for case in sorted(cases, key=lambda one: (one[0] != VARIED, one)):
         torch.cuda.empty_cache()
         part = measure(case, built[case], options.seconds)
+        if case[0] == VARIED:
+            torch.cuda.empty_cache()
+            try:
+                counters = counted(case, built[case], folder)
+            except Exception as error:  # noqa: BLE001 - the times are valid without counters
+                counters, part["refused"]["counters"] = {}, str(error)[-2000:]
+            for row in part["rows"]:
+                row |= {"counters": counters[row["name"]]} if row["name"] in counters else {}
         result["rows"] += part["rows"]
         result["refused"] |= {f"{case}: {name}": why for name, why in part["refused"].items()}
         print(table(case, part["rows"]), flush=True)

@@ -397,19 +397,24 @@ def steady(bench: Bench, contestants: Sequence[Contestant], seconds: float) -> l
 def profiled(
     case: Case, rungs: dict[str, Built], rivals: dict[str, str], folder: Path | None
 ) -> dict[str, tuple[str, dict[str, float]]]:
-    """The kernel's name and the profiler's counters, of one launch of cuBLAS, of the rivals and of each rung.
+    """The kernel's name and the profiler's counters, of a launch of cuBLAS, the rivals and each rung."""
+    return under_ncu("benchmarks.hopper_gemm", (case, rungs, rivals, folder))
 
-    Errors: GpuError with what ncu printed instead.
+
+def under_ncu(module: str, what: object, seconds: float = 60) -> dict[str, tuple[str, dict[str, float]]]:
+    """Profile `python -m module --launch-only FOLDER`, which finds `what` pickled in FOLDER's file `what`.
+
+    Errors: GpuError with what ncu printed instead of counters.
     """
     ncu = shutil.which("ncu")
     if ncu is None:
         raise runtime.GpuError("ncu is not on the PATH.")
     with tempfile.TemporaryDirectory() as place:
-        Path(place, "what").write_bytes(pickle.dumps((case, rungs, rivals, folder)))
+        Path(place, "what").write_bytes(pickle.dumps(what))
         command = [ncu, "--csv", "--profile-from-start", "off", "--clock-control", "none"]
         command += ["--print-units", "base", "--metrics", ",".join(COUNTERS.values())]
-        command += [sys.executable, "-m", "benchmarks.hopper_gemm", "--launch-only", place]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        command += [sys.executable, "-m", module, "--launch-only", place]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=seconds, check=False)
     if done.returncode:
         raise runtime.GpuError(f"ncu failed: {done.stdout[-1500:]}{done.stderr[-500:]}")
     return counted(done.stdout)
@@ -425,7 +430,7 @@ def counted(printed: str) -> dict[str, tuple[str, dict[str, float]]]:
     start = next((index for index, line in enumerate(lines) if line.startswith('"ID"')), None)
     if start is None:
         raise runtime.GpuError(f"ncu printed no table: {printed[-1500:]}")
-    order = re.findall(r"^launched (\S+)$", printed, re.MULTILINE)
+    order = re.findall(r"^launched (.+)$", printed, re.MULTILINE)
     named = {metric: name for name, metric in COUNTERS.items()}
     kernels: dict[int, str] = {}
     found: dict[int, dict[str, float]] = {}
@@ -451,8 +456,6 @@ def counted(printed: str) -> dict[str, tuple[str, dict[str, float]]]:
 
 def launch_only(place: str, sms: int) -> None:
     """Launch each contestant once while the profiler is on; ncu runs this."""
-    import torch
-
     case, rungs, rivals, folder = pickle.loads(Path(place, "what").read_bytes())
     hopper_rivals.install(folder)
     bench = Bench(case)
@@ -461,16 +464,23 @@ def launch_only(place: str, sms: int) -> None:
         (best,) = (one for one in hopper_rivals.candidates(rival, folder) if one.config == config)
         contestants.append(Contestant(rival, "rival", config, best.prepare(bench.sets)))
     contestants += [rung(name, case, built, sms, bench.sets) for name, built in rungs.items()]
+    one_by_one({one.name: one.launch for one in contestants})
+
+
+def one_by_one(launches: dict[str, Launch]) -> None:
+    """Launch each contestant twice, the second time while the profiler is on, and print its name."""
+    import torch
+
     mark = torch.empty(1 << 20, device="cuda")
-    for one in contestants:
-        one.launch(0)
+    for name, launch in launches.items():
+        launch(0)
         torch.cuda.synchronize()
         torch.cuda.cudart().cudaProfilerStart()
         mark.fill_(1.0)
-        one.launch(1)
+        launch(1)
         torch.cuda.synchronize()
         torch.cuda.cudart().cudaProfilerStop()
-        print(f"launched {one.name}", flush=True)
+        print(f"launched {name}", flush=True)
 
 
 def with_counters(
