@@ -61,14 +61,17 @@ def with_fault(module: str, fault: Fault) -> LaunchSpec:
 
 
 def small_integers(spec: LaunchSpec) -> dict[str, Any]:
-    """Small integers in every array: their sums are exact in any order. A number is 3."""
+    """Small integers in every array: their sums are exact in any order. A number is 3, a counter begins at 0."""
     random = np.random.default_rng(3)
-    return {
+    given: dict[str, Any] = {
         name: random.integers(-8, 9, param.extents).astype(array_type(param.dtype))
         if isinstance(param, Tensor)
         else 3
         for name, param in spec.arguments.items()
     }
+    if "counter" in given:
+        given["counter"][:] = 0
+    return given
 
 
 def arguments_for(module: str, spec: LaunchSpec) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from benchmarks.luck import small_integers
 from cutecourse.kernels import (
     LaunchSpec,
     SpecError,
+    attention_last,
     attention_online,
     copy_one_thread,
     copy_predicated,
@@ -61,6 +62,9 @@ from cutecourse.trace import Trace
 from support import machine
 
 ALSO: dict[str, Callable[[], list[LaunchSpec]]] = {
+    "attention_last": lambda: [
+        attention_last.spec(130, 3, how=attention_last.AttentionChoice(True, 32, group=2), sms=3)
+    ],
     "attention_online": lambda: [attention_online.CAUSAL, attention_online.spec(1, 64)],
     "copy_one_thread": lambda: [copy_one_thread.spec(3, 5)],
     "copy_predicated": lambda: [copy_predicated.spec(7, 20), copy_predicated.spec(64, 128)],

@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from cutecourse.kernels.attention_ladder import attention_spec
-from cutecourse.kernels.files import kernel_file
+from cutecourse.kernels.files import KernelFunction, SpecError, kernel_file, kernel_text
 from cutecourse.kernels.spec import LaunchSpec
 
 FILE = kernel_file("attention_last")
@@ -57,4 +57,18 @@ def spec(
     )
 
 
-LAUNCH = spec(*FILE.constant("SHAPE"), how=AttentionChoice(True), sms=2)
+def twin_text(spec: LaunchSpec) -> str:
+    """The twin's text. Errors: SpecError for choices that it is not for."""
+    assert isinstance(spec.host, KernelFunction)
+    assert spec.host.arguments is not None
+    _, causal, keys, stages, group = spec.host.arguments
+    _, _, heads, batches = spec.params[0].extents
+    if not causal or (keys, stages) != (32, 4) or not group or heads == 1 or batches > 1:
+        raise SpecError(
+            f"{spec.name}: its twin is for causal attention of several heads of one batch only, in groups, "
+            "with four stages of 32 keys."
+        )
+    return kernel_text("attention_last", "twin.ptx")
+
+
+LAUNCH = spec(*FILE.constant("SHAPE"), how=AttentionChoice(True, keys=32, group=2), sms=2)
