@@ -4,10 +4,13 @@ from cutecourse.kernels.faults import Fault, by_name
 
 V_READ = "    arrive(empty + (at + 1) % stages)\n    if grown"
 TWIN_WAITS = "    wgmma.wait_group.sync.aligned 0;\n    @%begins bra        O_HERE;\n"
-Q_HERE = "            cute.arch.mbarrier_wait(full_q + consumer, turn % 2)\n"
+FIRST_S = "            mask(S, row, (tiles - 1) * how.keys, length, how.causal)\n"
 Q_FREE = "            arrive(empty_q + consumer)\n"
-TWIN_Q_HERE = "    @!%p bra            WAIT_Q;\n"
-TWIN_Q_FREE = "    @%first mbarrier.arrive.shared::cta.b64 _, [%empty+98376];\n"
+TWIN_FIRST_S = "S_ALONE:\n    wgmma.wait_group.sync.aligned 0;\n"
+TWIN_Q_FREE = """\
+    mad.lo.u32          %empty, %group, 8, %smem;
+    @%first mbarrier.arrive.shared::cta.b64 _, [%empty+98376];
+"""
 READS = """\
                 with cute.arch.elect_one():  # the thread that stores: TMA has read what this buffer held
                     cute.arch.cp_async_bulk_wait_group(0, read=True)
@@ -46,10 +49,10 @@ FAULTS = by_name(
     ),
     Fault(
         "q_freed_early",
-        "the rows of Q are freed before the last S, so those of the next block may come too soon",
-        source=((Q_FREE, ""), (Q_HERE, Q_HERE + Q_FREE)),
-        twin=((TWIN_Q_FREE, ""), (TWIN_Q_HERE, TWIN_Q_HERE + TWIN_Q_FREE.replace("%empty+", "%full+"))),
-        reports=("ReadBeforeWait", "StageReusedEarly"),
+        "the rows of Q are freed after the first S, and the others read them too",
+        source=((Q_FREE, ""), (FIRST_S, Q_FREE + FIRST_S)),
+        twin=((TWIN_Q_FREE, ""), (TWIN_FIRST_S, TWIN_FIRST_S + TWIN_Q_FREE)),
+        reports=("ReadBeforeWait", "UninitializedRead", "StageReusedEarly"),
     ),
     Fault(
         "o_overwritten",
