@@ -348,6 +348,7 @@ def _tensor_cores() -> list[Family]:
         product("wgmma_gemm", "wgmma", wgmma_gemm.gemm_spec(128, 128, 512)),
         product("hopper_roles", "wgmma", hopper_roles.spec(128, 256, 640)),
         _attention(),
+        _hopper_attention(),
     ]
 
 
@@ -359,6 +360,21 @@ def _attention() -> Family:
     spec = umma_attention.spec(1, 136)
     arrays, _ = kernel_module("umma_attention.faults").operands(spec, seed=6)
     return Family("umma_attention", "tcgen05 attention", spec, arrays, None)
+
+
+def _hopper_attention() -> Family:
+    """Chapter 16's last kernel: two heads of 66 rows in one CTA, so each stage and buffer is used twice."""
+    from cutecourse.kernels import attention_last, twin
+
+    spec = attention_last.spec(66, 2, how=attention_last.AttentionChoice(True, keys=32, group=2), sms=1)
+    random = np.random.default_rng(16)
+    arrays = {
+        one.argument: encode(random.standard_normal((1, 66, 2, 128)), one.dtype).transpose(1, 3, 2, 0)
+        for one in spec.tensors
+        if one.argument != "counter"
+    }
+    arrays["counter"] = np.zeros(1, np.int32)
+    return Family("attention_last", "wgmma attention", twin(spec), arrays, None)
 
 
 _GROUPS: tuple[Callable[[], list[Family]], ...] = (

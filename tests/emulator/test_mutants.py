@@ -14,7 +14,7 @@ from benchmarks.results_file import result_path
 
 pytestmark = pytest.mark.compilers
 
-LARGE = {"tma_cluster_loads", "umma_gemm 2x2", "umma_tma_multicast 2x2", "umma_tile"}
+LARGE = {"attention_last", "tma_cluster_loads", "umma_gemm 2x2", "umma_tma_multicast 2x2", "umma_tile"}
 """Kernels that take longest; the whole suite has them."""
 
 
