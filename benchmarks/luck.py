@@ -61,7 +61,7 @@ def with_fault(module: str, fault: Fault) -> LaunchSpec:
 
 
 def small_integers(spec: LaunchSpec) -> dict[str, Any]:
-    """Small integers in every array: their sums are exact in any order. A number is 3, a counter begins at 0."""
+    """Small integers in every array: their sums are exact in any order. A number is 3, a counter 0."""
     random = np.random.default_rng(3)
     given: dict[str, Any] = {
         name: random.integers(-8, 9, param.extents).astype(array_type(param.dtype))
