@@ -171,7 +171,34 @@ def _clusters() -> list[Family]:
             {"out": np.zeros(128, np.uint32)},
             {"out": passed},
         ),
+        Family(
+            "cluster_shift",
+            "cluster",
+            _own(
+                "cluster_shift",
+                "sm_90",
+                (Tensor("a", "u32", (256,)), Tensor("out", "u32", (256,))),
+                grid=(4, 1, 1),
+                block=(64, 1, 1),
+                cluster=(4, 1, 1),
+            ),
+            {"a": data[:256], "out": np.zeros(256, np.uint32)},
+            {"out": np.roll(data[:256], 64)},
+        ),
     ]
+
+
+def _chain() -> Family:
+    """The second of two launches, which may start before the first one has ended."""
+    params = tuple(Tensor(name, "u32", (128,)) for name in ("middle", "weights", "out"))
+    first, second = (
+        _own(name, "sm_90", params, grid=(2, 1, 1), block=(64, 1, 1))
+        for name in ("chain_first", "chain_second")
+    )
+    weights = np.random.default_rng(9).integers(0, 1000, 128).astype(np.uint32)
+    arrays = {"middle": np.zeros(128, np.uint32), "weights": weights, "out": np.zeros(128, np.uint32)}
+    expected = {"out": 3 * np.arange(128, dtype=np.uint32) + weights}
+    return Family("chain", "dependent launch", second, arrays, expected, primary=first)
 
 
 def _reduction() -> Family:
@@ -382,6 +409,7 @@ _GROUPS: tuple[Callable[[], list[Family]], ...] = (
     _shared_memory,
     lambda: [_cp_async()],
     _clusters,
+    lambda: [_chain()],
     _copies,
     newer_families,
     _tensor_cores,

@@ -29,6 +29,8 @@ class Family:
     spec: LaunchSpec
     arrays: Arrays
     expected: Arrays | None
+    primary: LaunchSpec | None = None
+    """A launch with the same arguments right before it, whose results it has to wait for."""
 
     @cached_property
     def compiled(self) -> tuple[str, str]:

@@ -26,6 +26,7 @@ from benchmarks.mutation.rule import (
     Kernel,
     Place,
     Rule,
+    Write,
     at,
     dropped,
     instead,
@@ -117,6 +118,31 @@ def arrays_of_another_type(kernel: Kernel) -> Iterator[Change]:
         if other is not None and param not in kernel.maps:
             text = f"{param.name}: {param.dtype.name}"
             yield Change(maps={param.name: other}, before=text, after=f"{param.name}: {other}")
+
+
+def by_some(condition: str) -> Write:
+    """The statement by some lanes or warps: `condition` sets the predicate `mutant` of %tid.x in `thread`."""
+
+    def write(place: Place) -> str:
+        made = "{ .reg .pred mutant; .reg .b32 thread; mov.u32 thread, %tid.x;"
+        return f"{made} {condition} @mutant {place[0]} }}"
+
+    return write
+
+
+def in_turns(place: Place) -> str:
+    """The statement twice, once for every second warp."""
+    made = "{ .reg .pred mutant; .reg .b32 thread; mov.u32 thread, %tid.x; and.b32 thread, thread, 32;"
+    return f"{made} setp.eq.u32 mutant, thread, 0; @mutant {place[0]} @!mutant {place[0]} }}"
+
+
+def load_in_front(kernel: Kernel) -> Iterator[Change]:
+    """The load behind a wait for the launch before, moved in front of it."""
+    for place in re.finditer(sites.GRID_WAIT, kernel.code):
+        load = re.compile(r"ld\.global[^;]*;").search(kernel.code, place.end())
+        if load is not None:
+            text = " ".join(load[0].split()) + " "
+            yield Change(((place.start(), place.start(), text), (load.start(), load.end(), "")))
 
 
 def other_tensor(kernel: Kernel, place: Place) -> str | None:
@@ -311,6 +337,69 @@ RULES: tuple[Rule, ...] = (
         frozenset({"BytesNeverSent", "BarrierCountError"}),
         "no copy brings them",
         announced_at_the_end,
+    ),
+    Rule(
+        "remote arrival with the scope of its CTA",
+        "an arrival at another CTA's barrier without .release.cluster",
+        frozenset({"ScopeTooNarrow"}),
+        "it shows stores to threads of its own CTA alone",
+        at(sites.FAR_ARRIVE, instead("scope", dropped)),
+    ),
+    Rule(
+        "proxy fence of one lane",
+        "a proxy fence that an elected lane runs for all",
+        frozenset({"MissingProxyFence"}),
+        "it covers that lane's stores, and the others' only behind a barrier",
+        at(sites.PROXY_FENCE, by_some("and.b32 thread, thread, 31; setp.eq.u32 mutant, thread, 0;")),
+    ),
+    Rule(
+        "ld or st: an address for each lane",
+        "tensor memory, by the lane's own address",
+        frozenset({"NonUniformOperand"}),
+        "the document asks for one address",
+        at(sites.TMEM_LOAD, operand("from", 32, "mov.u32 mutant, %laneid", "add.u32 mutant, mutant, {0}")),
+    ),
+    Rule(
+        "half a warp",
+        "an .aligned statement that half of the lanes run",
+        frozenset({"DivergedWarp"}) | NEVER,
+        "the document asks for the whole warp; the lanes that run it wait for the others",
+        at(sites.WHOLE_WARP, by_some("and.b32 thread, thread, 16; setp.eq.u32 mutant, thread, 0;")),
+    ),
+    Rule(
+        "setmaxnreg at two places",
+        "every second warp of a warpgroup has its own statement",
+        frozenset({"SetmaxnregApart"}),
+        "the document asks all four warps for the same one",
+        at(sites.POOL, in_turns),
+    ),
+    Rule(
+        "mma into lane 32",
+        "D's address, 32 lanes further down",
+        frozenset({"TensorMemoryOperandError"}),
+        "D must start in lane 0",
+        at(sites.MMA, operand("d", 32, f"add.u32 mutant, {{0}}, {32 << 16}")),
+    ),
+    Rule(
+        "mma of an A in lane 32",
+        "A's address in tensor memory, 32 lanes further down",
+        frozenset({"TensorMemoryOperandError"}),
+        "A must start in D's lane",
+        at(sites.A_IN_TMEM_MMA, operand("a", 32, f"add.u32 mutant, {{0}}, {32 << 16}")),
+    ),
+    Rule(
+        "grid wait dropped",
+        "a kernel that does not wait for the launch before",
+        frozenset({"MissingGridWait"}),
+        "it reads what that launch may not have written",
+        at(sites.GRID_WAIT, dropped),
+    ),
+    Rule(
+        "grid wait behind the load",
+        "a wait that comes too late",
+        frozenset({"MissingGridWait"}),
+        "it reads what that launch may not have written",
+        load_in_front,
     ),
     Rule(
         "array of another type",

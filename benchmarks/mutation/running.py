@@ -71,6 +71,12 @@ def launch(
     spec = family.spec
     try:
         args, results = family.arguments(maps or {})
+        first = family.primary
+        before = None
+        if first is not None:
+            before = emulator.launch(
+                str(first.ptx), grid=first.grid, block=first.block, args=args, has_dependents=True
+            )
         done = emulator.launch(
             text,
             grid=spec.grid,
@@ -81,6 +87,7 @@ def launch(
             entry=family.compiled[1],
             seed=seed,
             max_instructions=budget,
+            primary=before,
         )
     except CourseError as error:
         return Ran(type(error).__name__, str(error).splitlines()[0], frozenset(), False, 0, {})

@@ -40,6 +40,13 @@ MMA_AB = MMA.replace(r"(?P<a>%\w+|\[[^\]]+\])", r"(?P<a>%\w+)")
 """One whose A lies in shared memory."""
 SCALED_MMA = MMA.replace(r"scales_b>%\w+)\],\s*)?", r"scales_b>%\w+)\],\s*)", 1)
 """One with scale factors in tensor memory."""
+A_IN_TMEM_MMA = MMA.replace(r"(?P<a>%\w+|\[[^\]]+\])", r"\[(?P<a>%\w+)\]")
+"""One whose A lies in tensor memory."""
+FAR_ARRIVE = GUARD + r"mbarrier\.arrive(?P<scope>\.release\.cluster)\.shared::cluster[^;]*;"
+PROXY_FENCE = r"(?<!\w )fence\.proxy\.async(?:\.shared::cta)?\s*;"
+WHOLE_WARP = r"(?:tcgen05\.wait::(?:ld|st)|wgmma\.(?:fence|commit_group|wait_group))\.sync\.aligned[^;]*;"
+POOL = r"setmaxnreg\.(?:dec|inc)\.sync\.aligned\.u32\s+\d+\s*;"
+GRID_WAIT = r"griddepcontrol\.wait\s*;"
 TMEM_COPY = GUARD + r"tcgen05\.cp\.[\w.:]+\s+\[(?P<to>%\w+)\],\s*(?P<from>%\w+)\s*;"
 BULK_LOAD = (
     GUARD + r"cp\.async\.bulk\.shared::(?:cluster|cta)\.global[\w.:]*\s+\[(?P<to>[^\]]+)\],"
