@@ -337,8 +337,8 @@ def _machine() -> str:
     return (
         f"The GPU was {where['gpu']} with driver {where['driver']}, which also compiled the PTX;"
         f" compute-sanitizer was version {where['sanitizer']}. Of the {len(plain)} broken kernels that it can"
-        f" run, **{sum(plain)} gave the right result in all {RUNS} runs.** Of the {len(late)} in which a warp was"
-        f" made late, {sum(late)} did, and {hit} of the {len(late)} predictions came true."
+        f" run, **{sum(plain)} gave the right result in all {RUNS} runs.** Of the {len(late)} in which a warp"
+        f" was late, {sum(late)} did, and {hit} of the {len(late)} predictions came true."
     )
 
 
