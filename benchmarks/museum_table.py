@@ -73,10 +73,21 @@ def runs_in_words(row: Mapping[str, Any]) -> str:
 
 
 def tools_in_words(row: Mapping[str, Any]) -> str:
-    """Which of compute-sanitizer's tools report a kernel."""
+    """Which of compute-sanitizer's tools report a kernel, and under which it hangs, if it does not by itself.
+
+    >>> ended = {"state": "failed", "words": "did not end within 25 s"}
+    >>> tools_in_words(
+    ...     {"ends": {"right": 50}, "tools": {"memcheck": {"state": "silent"}, "synccheck": ended}}
+    ... )
+    'none; hangs under synccheck'
+    """
     tools = row.get("tools", {})
     reporting = [tool for tool, said in tools.items() if said["state"] == "reports"]
-    return ", ".join(reporting) or ("none" if tools else "not yet run")
+    hanging = [tool for tool, said in tools.items() if said.get("words", "").startswith("did not end")]
+    if row.get("ends", {}).get("hung"):
+        hanging = []
+    found = ", ".join(reporting) or ("none" if tools else "not yet run")
+    return found + (f"; hangs under {', '.join(hanging)}" if hanging else "")
 
 
 def slug(heading: str) -> str:
@@ -315,10 +326,19 @@ def _index() -> Iterator[tuple[str, ...]]:
 
 
 def _machine() -> str:
-    where = machine()
+    where, measured = machine(), kept_of_a_gpu()
+    plain, late, hit = [], [], 0
+    for exhibit in exhibits().values():
+        if ends := on_gpu(measured, exhibit.name).get("ends"):
+            plain.append(set(ends) == {"right"})
+        if exhibit.delay and (ends := on_gpu(measured, exhibit.name, "broken_delayed").get("ends")):
+            late.append(set(ends) == {"right"})
+            hit += max(ends, key=ends.__getitem__) == exhibit.delay.predicted
     return (
         f"The GPU was {where['gpu']} with driver {where['driver']}, which also compiled the PTX;"
-        f" compute-sanitizer was version {where['sanitizer']}."
+        f" compute-sanitizer was version {where['sanitizer']}. Of the {len(plain)} broken kernels that it can"
+        f" run, **{sum(plain)} gave the right result in all {RUNS} runs.** Of the {len(late)} in which a warp"
+        f" was late, {sum(late)} did, and {hit} of the {len(late)} predictions came true."
     )
 
 
@@ -327,7 +347,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "signs": lambda: _table(_index()),
     "machine": _machine,
 }
-"""What a page may ask for besides the parts of stories: two tables, and a sentence on the GPU."""
+"""What a page may ask for besides the parts of stories: two tables, and what a GPU said."""
 
 
 if __name__ == "__main__":

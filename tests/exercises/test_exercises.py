@@ -111,9 +111,11 @@ def test_source__has_four_exercises_with_a_kernel_and_a_bug(source: Path) -> Non
     assert "bug-to-find" in tags
 
 
-def test_sources__one_for_each_chapter() -> None:
+def test_sources__one_for_each_chapter_and_the_museum() -> None:
     chapters = sorted({chapter_number(page) for page in chapter_pages()})
-    assert [chapter_number(source) for source in SOURCES] == chapters
+    *of_chapters, last = SOURCES
+    assert [chapter_number(source) for source in of_chapters] == chapters
+    assert last.stem == "17_museum"
 
 
 def test_learner_notebooks__are_those_of_their_sources() -> None:

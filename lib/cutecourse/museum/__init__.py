@@ -30,7 +30,7 @@ from cutecourse.errors import CourseError
 from cutecourse.kernels import LaunchSpec, Scalar, Tensor, TensorMapSpec
 from cutecourse.tma import TensorMapEncoding
 
-__all__ = ["DELAYED", "VERSIONS", "Exhibit", "ExhibitError", "Latecomer", "exhibits"]
+__all__ = ["DELAYED", "PUZZLE", "VERSIONS", "Exhibit", "ExhibitError", "Latecomer", "exhibits"]
 
 VERSIONS = ("broken", "repaired")
 _LATE = "_delayed"
@@ -51,7 +51,9 @@ _NEEDED = (
     "look_for",
     "chapter",
 )
-_ALLOWED = {*_NEEDED, "delay"}
+PUZZLE = "puzzle"
+"""The repaired text with another mistake, for an exercise."""
+_ALLOWED = {*_NEEDED, "delay", PUZZLE}
 _NAPS = 4
 """A nap is a nanosleep of a millisecond, the longest that there is."""
 
@@ -112,6 +114,7 @@ class Exhibit:
               `look_for` what in such a report points to this bug.
     chapter   the page that explains the matter, such as "07b_tma_in_motion".
     delay     how to make the bug likelier on a GPU; None where no delay of a thread does that.
+    puzzle    a part of the repaired text, and what stands in its place in `text("puzzle")`.
     """
 
     name: str
@@ -129,6 +132,7 @@ class Exhibit:
     look_for: str
     chapter: str
     delay: Latecomer | None = None
+    puzzle: tuple[str, str] | None = None
 
     @property
     def folder(self) -> Path:
@@ -136,7 +140,11 @@ class Exhibit:
         return _FOLDER / self.name
 
     def text(self, version: str) -> str:
-        """The PTX of one of `VERSIONS`, or of `DELAYED` if the exhibit has a delay."""
+        """The PTX of one of `VERSIONS`, or of `DELAYED` or `PUZZLE` if the exhibit has them."""
+        if version == PUZZLE:
+            if self.puzzle is None:
+                raise ExhibitError(f"{self.name} has no puzzle.")
+            return self.text("repaired").replace(*self.puzzle).replace("repaired.", "with another mistake.")
         text = (self.folder / f"{version.removesuffix(_LATE)}.ptx").read_text(encoding="utf-8")
         if version not in DELAYED:
             return text
@@ -221,12 +229,15 @@ def exhibits() -> dict[str, Exhibit]:
         missing = [name for name in _NEEDED if not fields.get(name)]
         if missing or set(fields) - _ALLOWED:
             raise ExhibitError(
-                f"{path.parent.name}/exhibit.json must have {', '.join(_NEEDED)}, perhaps delay, and nothing"
-                f" else; it lacks {', '.join(missing) or 'none of them'}."
+                f"{path.parent.name}/exhibit.json must have {', '.join(_NEEDED)}, perhaps delay and puzzle,"
+                f" and nothing else; it lacks {', '.join(missing) or 'none of them'}."
             )
         name = path.parent.name
         delay = Latecomer(**fields.pop("delay")) if "delay" in fields else None
-        found[name] = Exhibit(name, **{**fields, "reports": tuple(fields["reports"]), "delay": delay})
+        puzzle = tuple(fields.pop(PUZZLE)) if PUZZLE in fields else None
+        found[name] = Exhibit(
+            name, **{**fields, "reports": tuple(fields["reports"]), "delay": delay, "puzzle": puzzle}
+        )
     return found
 
 
