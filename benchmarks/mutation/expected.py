@@ -60,6 +60,9 @@ OTHER_ACCUMULATOR = frozenset({"TensorMemoryWriteUnderWay", "TensorMemoryLoadUnd
 """A place in tensor memory that is another tile's: it is being written or loaded, or was never written, and
 the sums of the right place are not read."""
 
+OTHERS_FACTORS = frozenset({"ScaleMismatch"})
+"""Scale factors of other rows, of the other matrix, or from outside their tensor."""
+
 OUTSIDE_TILE = frozenset({"UninitializedRead", "AddressError", "ReadBeforeWait"})
 """Reads behind the end of a tile: bytes that nobody wrote, that are outside shared memory, or of a stage
 whose copy has not been waited for."""

@@ -141,6 +141,16 @@ REVISIONS: tuple[tuple[str, str, str], ...] = (
         "StageReusedEarly, SharedMemoryRace",
         "stage reused early: rows of 32 bytes lie 64 bytes apart then, over the next stage",
     ),
+    (
+        "scale factors: four rules; k coordinate + a tile, row coordinate + a tile, coordinates swapped",
+        "ScaleMismatch",
+        "another scale: the hazard is new; the factors are another's, or come from outside their tensor",
+    ),
+    (
+        "coordinates swapped",
+        "AlignmentError",
+        "misaligned: its definition holds a box that begins between two chunks of its innermost dimension",
+    ),
 )
 """Rules, what changed in their expected sets since 2026-11-21 22:30 UTC, and the definition that asks for it.
 
@@ -151,6 +161,7 @@ a second run: the commit before the last MMA, the doubled box, one operand's des
 were made for them, when their mutants had been seen to be silent: another type, fill multiplied.
 
 Two more came on 2026-11-26 with the first kernel that has two accumulators, after a run of its mutants in
-which these reports were seen, and the last one with the first kernel of rows of 32 bytes. The same day a tile
+which these reports were seen, one with the first kernel of rows of 32 bytes, and the last two with kernels of
+scale factors, whose mutants had been silent or were refused for their alignment. The same day a tile
 became the box's side in "k coordinate + a tile" and "row coordinate + a tile", where it was 64, and mistakes
 that nothing but the instruction descriptor could tell were counted apart."""

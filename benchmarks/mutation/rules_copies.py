@@ -14,6 +14,7 @@ from benchmarks.mutation.expected import (
     BYTES_MISSING,
     ELSEWHERE,
     LAYOUT,
+    OTHERS_FACTORS,
     OUTSIDE_TILE,
 )
 from benchmarks.mutation.rule import (
@@ -245,22 +246,22 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "k coordinate + a tile",
         "an operand's next k-tile",
-        frozenset({"ReductionMismatch"}),
-        "A and B are of different k",
+        frozenset({"ReductionMismatch"}) | OTHERS_FACTORS,
+        "A and B are of different k; scale factors lie behind their tensor's end at last",
         along(True),
     ),
     Rule(
         "row coordinate + a tile",
         "the tile beside",
-        frozenset({"OperandOutsideTensor"}),
-        "some CTA's tile then lies behind the tensor's end",
+        frozenset({"OperandOutsideTensor"}) | OTHERS_FACTORS,
+        "some CTA's tile, or its scale factors, then lie behind the tensor's end",
         along(False),
     ),
     Rule(
         "coordinates swapped",
         "row and column in the wrong order",
-        frozenset({"ReductionMismatch"}),
-        "A and B are of different k",
+        frozenset({"ReductionMismatch", "AlignmentError"}) | OTHERS_FACTORS,
+        "A and B are of different k; a box may begin where none can",
         swaps,
     ),
     Rule(

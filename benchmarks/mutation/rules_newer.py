@@ -16,6 +16,7 @@ from benchmarks.mutation.expected import (
     BYTES_MISSING,
     ELSEWHERE,
     NEVER,
+    OTHERS_FACTORS,
     OUTSIDE_TMEM,
     TOO_MUCH_ROOM_IN_TMEM,
     TOO_SOON,
@@ -39,6 +40,7 @@ from benchmarks.mutation.rule import (
 _NEXT_BYTE = 1 << 29
 _OTHER_TENSOR = "the kernel is right for another tensor, and nothing says which is meant"
 _FACTORS_OF_OTHERS = "the bytes beside may be the factors of another k"
+_EITHER_TYPE = "the kind takes factors of both types, and nothing else says which they are"
 _ANOTHER_TYPE = {"f32": "s32", "f64": "s64"}
 _BACK = (
     r"\s*(?P<done>@%?\w+\s+bra(?:\.uni)?\s+\$?\w+\s*;\s*)?"
@@ -155,6 +157,11 @@ def others_factors(kernel: Kernel, place: Place) -> str | None:
     return _FACTORS_OF_OTHERS
 
 
+def of_either_type(kernel: Kernel, place: Place) -> str | None:
+    """Of the type of scale factors, where the kind has both."""
+    return _EITHER_TYPE if "kind::mxf4nvf4" in place[0] else None
+
+
 def unknown_stride(place: Place) -> str:
     """A stride that is no multiple of 16, or an axis that the map has not."""
     if "stride" in place["field"]:
@@ -218,29 +225,29 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "scale factors: copy to the columns beside",
         "four columns further on",
-        OUTSIDE_TMEM,
-        "nobody has written what the MMA takes",
+        OUTSIDE_TMEM | OTHERS_FACTORS,
+        "nobody has written what the MMA takes, or it takes another's",
         at(sites.TMEM_COPY, operand("to", 32, "add.u32 mutant, {0}, 4")),
     ),
     Rule(
         "scale factors: copy from 128 bytes further on",
         "a descriptor's start",
-        frozenset({"UnreadLoad"}) | ELSEWHERE,
-        "the first factors are never read",
+        frozenset({"UnreadLoad"}) | ELSEWHERE | OTHERS_FACTORS,
+        "the first factors are never read, and each row takes another's",
         at(sites.TMEM_COPY, operand("from", 64, "add.u64 mutant, {0}, 8")),
     ),
     Rule(
         "scale factors: those of A for B",
         "the columns of A's factors twice",
-        frozenset({"UnreadLoad"}),
-        "the factors of B are never read",
+        frozenset({"UnreadLoad"}) | OTHERS_FACTORS,
+        "the factors of B are never read, and those of A scale both",
         at(sites.SCALED_MMA, the_other("scales_b", "scales_a")),
     ),
     Rule(
         "scale factors: the column beside",
         "an address of factors, 4 columns further on",
-        OUTSIDE_TMEM | {"UnreadLoad"},
-        "nobody has written what the MMA takes, or those of A are never read",
+        OUTSIDE_TMEM | {"UnreadLoad"} | OTHERS_FACTORS,
+        "nobody has written what the MMA takes, or those of A are never read and others scale it",
         at(sites.SCALED_MMA, operand("scales_a", 32, "add.u32 mutant, {0}, 4")),
     ),
     Rule(
@@ -248,7 +255,11 @@ RULES: tuple[Rule, ...] = (
         "ue4m3 where the kind has none",
         frozenset({"InvalidOperand"}),
         "the kind has no such factors",
-        at(sites.SCALED_MMA, operand("idesc", 32, f"xor.b32 mutant, {{0}}, {1 << 23}")),
+        at(
+            sites.SCALED_MMA,
+            operand("idesc", 32, f"xor.b32 mutant, {{0}}, {1 << 23}"),
+            beyond=of_either_type,
+        ),
     ),
     Rule(
         "scale factors: the byte beside",

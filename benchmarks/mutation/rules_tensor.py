@@ -153,8 +153,9 @@ _OTHER_KIND |= {"mxf8f6f4": "mxf4", "mxf4": "mxf8f6f4", "mxf4nvf4": "mxf8f6f4"}
 
 
 def other_kind(place: Place) -> str:
-    """Another kind, for which the descriptor's types are none."""
-    return re.sub(r"kind::(\w+)", lambda found: f"kind::{_OTHER_KIND[found[1]]}", place[0])
+    """Another kind, for which the descriptor's types are none; its blocks are the usual ones of that kind."""
+    text = re.sub(r"\.scale_vec::\dX", "", place[0])
+    return re.sub(r"kind::(\w+)", lambda found: f"kind::{_OTHER_KIND[found[1]]}", text)
 
 
 def untyped(name: str) -> Why:

@@ -8,7 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from cutecourse import runtime
 from cutecourse.emulator import EmulatorError, Note, TensorMap, launch
+from cutecourse.kernels.scaled.scaled_one import faults as scale_faults
 from support import loaded_mma, tcgen05
 from support.loaded_mma import MMA, Box
 from support.tcgen05 import COLUMNS, DESCRIPTOR, FENCE, SETUP, ZEROS, descriptor, done, idesc, multiply
@@ -167,6 +169,20 @@ class Chain:
         return launch(second, grid=1, block=64, args=[to], primary=before, seed=seed, hazards=hazards).notes
 
 
+@dataclass(frozen=True)
+class Factors:
+    """A kernel with scale factors, in which B is scaled by A's."""
+
+    seeds: int = 1
+
+    def launch(self, seed: int, hazards: dict[str, str]) -> tuple[Note, ...]:
+        """Run it; its notes."""
+        fault = scale_faults.FAULTS["columns_of_a"]
+        given, _, _ = scale_faults.arguments(seed)
+        spec = scale_faults.LAUNCH.with_fault(fault)
+        return runtime.run(spec, device="emulator", seed=seed, hazards=hazards, **given).notes
+
+
 INIT = "@%first mbarrier.init.shared::cta.b64 [full], 1;\n bar.sync 0;\n"
 WAIT = "AGAIN: mbarrier.try_wait.parity.shared::cta.b64 %p, [full], 0;\n@!%p bra AGAIN;\n"
 LOAD = "@%first cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [box], [%to], 16, [full];\n"
@@ -179,7 +195,7 @@ A_IN_TMEM = "add.u32 %d, %d, 64;\n" + ST + "add.u32 %d, %d, 4;\n" + STORED
 
 PRODUCT = Product()
 
-SCENES: dict[str, Scene | Product | Warpgroup | ChangedMap | Chain] = {
+SCENES: dict[str, Scene | Product | Warpgroup | ChangedMap | Chain | Factors] = {
     "deadlock": Scene(INIT + WAIT),
     "transaction bytes": Scene(
         INIT
@@ -303,6 +319,7 @@ SCENES: dict[str, Scene | Product | Warpgroup | ChangedMap | Chain] = {
     "operand read twice": PRODUCT.change(0, b=descriptor(B_AT, 16, 0, "64B")),
     "another type": PRODUCT.change(0, idesc=idesc(M, N, extra=1 << 10)),
     "fill multiplied": replace(PRODUCT, row=M),
+    "another scale": Factors(),
     "another k": PRODUCT.change(0, b=_k_major(B_AT, 16)).change(1, b=_k_major(B_AT, 0)),
     "loaded and never read": PRODUCT.change(1, idesc=idesc(M, N // 2)),
     "sum never read": PRODUCT.change(1, adds=False),

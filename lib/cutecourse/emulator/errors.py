@@ -74,6 +74,7 @@ __all__ = [
     "RegisterPoolError",
     "RequestAfterRefusal",
     "SameValueWritten",
+    "ScaleMismatch",
     "ScopeTooNarrow",
     "SetmaxnregApart",
     "SetmaxnregIgnored",
@@ -533,6 +534,18 @@ class ReductionMismatch(EmulatorError):
         what="the columns of A and the rows of B that a tcgen05.mma or wgmma multiplies do not have the"
         " same k in the tensors that they were loaded from, or some of those rows come from A's own"
         " tensor",
+    )
+
+
+class ScaleMismatch(EmulatorError):
+    """A tcgen05.mma multiplies a matrix by scale factors of other rows, or of the other matrix."""
+
+    hazard = Hazard(
+        "another scale",
+        "warning",
+        "every byte is defined, but the product is of other numbers",
+        what="a tcgen05.mma scales a matrix by factors from outside their tensor, by those that scale other"
+        " rows or another tensor, or by others than before",
     )
 
 

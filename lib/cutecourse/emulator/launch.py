@@ -22,6 +22,7 @@ from cutecourse.emulator.checks.multiplications import follow_multiplications
 from cutecourse.emulator.checks.provenance import provenance_of
 from cutecourse.emulator.checks.race_plan import AccessPlan
 from cutecourse.emulator.checks.races import look_for_races
+from cutecourse.emulator.checks.scale_factors import follow_scale_factors
 from cutecourse.emulator.checks.tensor_memory_copies import follow_copied_cells
 from cutecourse.emulator.checks.tensor_memory_sums import follow_sums
 from cutecourse.emulator.core.bundle import Cohort
@@ -183,6 +184,7 @@ def launch(
         BlockEnds,
         follow_sums,
         follow_copied_cells,
+        follow_scale_factors,
     ]
     try:
         shape = _extents("grid", grid, _MAX_GRID)

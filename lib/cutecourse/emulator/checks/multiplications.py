@@ -22,7 +22,7 @@ MMAs with the same tensors and the same other coordinates, so not across the tap
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -31,12 +31,15 @@ from numpy.typing import NDArray
 
 from cutecourse.emulator.checks.operands import Found, check_operand, good_operands
 from cutecourse.emulator.checks.provenance import BY_MMA, Provenance, provenance_of
+from cutecourse.emulator.checks.scale_factors import follow_scale_factors
 from cutecourse.emulator.checks.tags import NUMBER, Steps
 from cutecourse.emulator.core.bundle import Cohort
 from cutecourse.emulator.core.observer import Observer
 from cutecourse.emulator.core.origin import Origin
 from cutecourse.emulator.core.report import report
 from cutecourse.emulator.memory.matrix_descriptor import MultipliedMatrix
+from cutecourse.emulator.memory.regions import Region
+from cutecourse.emulator.memory.tensor_memory import TensorMemory
 
 __all__ = ["Multiplications", "follow_multiplications"]
 
@@ -128,6 +131,7 @@ class Multiplications(Observer):
 
     def __init__(self, provenance: Provenance) -> None:
         self._provenance = provenance
+        self._factors = follow_scale_factors(provenance.cohort)
         self._seen: dict[MultipliedMatrix, list[Found]] = {}
         """The findings in each matrix that is still to be multiplied, one for each CTA that holds a part."""
         self._sums: dict[tuple[int, ...], _Sum] = {}
@@ -151,6 +155,26 @@ class Multiplications(Observer):
         """Check a matrix, unless `matrices_coming` has checked it."""
         if matrix not in self._seen:
             self._seen[matrix] = check_operand(origin, matrix, self._provenance)
+
+    def factors_read(
+        self,
+        origin: Origin,
+        memories: Sequence[TensorMemory],
+        factors: Sequence[tuple[MultipliedMatrix | None, Region, int]],
+    ) -> None:
+        """Check the scale factors of A and B."""
+        if self._factors is None:
+            return
+        for is_b, (matrix, region, byte) in enumerate(factors):
+            steps = self._seen[matrix][0][1] if matrix is not None and self._seen[matrix] else None
+            if matrix is None or steps is None:
+                continue
+            for position, memory in enumerate(memories):
+                # Each CTA has the factors of its own rows of A, and of all rows of B.
+                chunks = matrix.places[position]
+                if is_b:
+                    chunks = np.concatenate(matrix.places, axis=0 if matrix.k_major else 1)
+                self._factors.check(origin, memory, region, byte, matrix, chunks, steps, self._provenance)
 
     def accumulated(
         self,

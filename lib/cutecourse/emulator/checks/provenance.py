@@ -40,9 +40,11 @@ if TYPE_CHECKING:
     from cutecourse.emulator.instructions.bulk.pieces import Chunks
     from cutecourse.emulator.instructions.bulk.request import Copy
     from cutecourse.emulator.memory.access import Access
+    from cutecourse.emulator.memory.regions import Region
     from cutecourse.emulator.memory.tensor_map import BoundTensorMap, Window
+    from cutecourse.emulator.memory.tensor_memory import TensorMemory
 
-__all__ = ["BY_MMA", "Provenance", "provenance_of", "ranges"]
+__all__ = ["BY_MMA", "Provenance", "chunks_inside", "provenance_of", "ranges"]
 
 BY_MMA = -1
 _ALL_READ = np.int32(BY_MMA).tobytes()
@@ -132,7 +134,7 @@ class Provenance(Observer):
         bound, offset = box.bound, _offset_of(copy)
         tags = self._tags_of(bound)
         first = None if tags is None else tags.first(box.coords)
-        inner = _chunks_inside(bound, box.inside)
+        inner = chunks_inside(bound, box.inside)
         chunks: Chunks = bound.covered(offset)
         in_place = inner is None and isinstance(chunks, slice)
         if not in_place:
@@ -219,7 +221,7 @@ class Provenance(Observer):
         """Record the chunks that a copy reads."""
         self.owner[chunks] = 0
 
-    def tensor_copied(self, chunks: NDArray[np.int64]) -> None:
+    def tensor_copied(self, memory: TensorMemory, region: Region, chunks: NDArray[np.int64]) -> None:
         """Record the chunks that a tcgen05.cp reads."""
         self.owner[chunks] = 0
 
@@ -311,7 +313,7 @@ def _chunks_of(copy: Copy, block: NDArray[np.int32]) -> NDArray[np.int32]:
     return block[copy.box.bound.chunks(offset) + (offset & ~1023) // CHUNK]
 
 
-def _chunks_inside(bound: BoundTensorMap, inside: Window | None) -> NDArray[np.bool_] | None:
+def chunks_inside(bound: BoundTensorMap, inside: Window | None) -> NDArray[np.bool_] | None:
     """True for each chunk of a box that holds elements of the tensor; None if all do."""
     if inside is None:
         return None

@@ -119,6 +119,15 @@ class Tags:
     def _width(self, axis: int) -> int:
         return (*self.shifts[1:], NUMBER)[axis] - self.shifts[axis]
 
+    def is_inside(self, tag: int) -> bool:
+        """True if a chunk begins inside the tensor."""
+        return all(0 <= self.coord(tag, axis) < extent for axis, extent in enumerate(self.extents))
+
+    def address(self, tag: int) -> int:
+        """The address of a chunk in global memory."""
+        first = self.bound.allocation.base + self.bound.base
+        return first + sum(self.coord(tag, axis) * self.stride(axis) for axis in range(len(self.shifts)))
+
     def coords(self, tag: int) -> tuple[int, ...]:
         """The coordinates of a chunk's first element."""
         found = [self.coord(tag, axis) for axis in range(len(self.shifts))]

@@ -16,11 +16,12 @@ from cutecourse.emulator.core.bundle import Cohort
 from cutecourse.emulator.core.facts import Pipe
 from cutecourse.emulator.core.observer import Observer
 from cutecourse.emulator.core.origin import Origin
+from cutecourse.emulator.core.program import Program
 from cutecourse.emulator.core.report import report
 from cutecourse.emulator.memory.regions import GROUP, Region
 from cutecourse.emulator.memory.tensor_memory import COLUMNS, LANES, TensorMemory
 
-__all__ = ["CopiedCells", "follow_copied_cells"]
+__all__ = ["CopiedCells", "copies_to_tensor_memory", "follow_copied_cells"]
 
 _HAZARD = "loaded and never read"
 
@@ -28,11 +29,16 @@ _HAZARD = "loaded and never read"
 def follow_copied_cells(cohort: Cohort) -> CopiedCells | None:
     """Make the observer of a cohort's tcgen05.cp; None if the kernel has none, or wants no report."""
     machine = cohort.machine
-    copies = any(
-        facts.pipe is Pipe.TCGEN05 and not facts.multiplies_asynchronously and facts.writes("tensor")
-        for _, facts in machine.program.stated
-    )
+    copies = copies_to_tensor_memory(machine.program)
     return CopiedCells() if copies and not machine.severities.is_off(_HAZARD) else None
+
+
+def copies_to_tensor_memory(program: Program) -> bool:
+    """True if a program has tcgen05.cp."""
+    return any(
+        facts.pipe is Pipe.TCGEN05 and not facts.multiplies_asynchronously and facts.writes("tensor")
+        for _, facts in program.stated
+    )
 
 
 class _Cells:

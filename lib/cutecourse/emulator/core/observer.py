@@ -239,8 +239,24 @@ class Observer:
         chunks  numbers of 16-byte chunks in the cohort's shared memory.
         """
 
-    def tensor_copied(self, chunks: NDArray[np.int64]) -> None:
-        """A tcgen05.cp is issued that reads chunks of the cohort's shared memory, given by their numbers."""
+    def tensor_copied(self, memory: TensorMemory, region: Region, chunks: NDArray[np.int64]) -> None:
+        """A tcgen05.cp is issued that copies shared memory to a region; `tensor_stored` was told before.
+
+        chunks  numbers of the cohort's chunks, a row for each lane of the shape.
+        """
+
+    def factors_read(
+        self,
+        origin: Origin,
+        memories: Sequence[TensorMemory],
+        factors: Sequence[tuple[MultipliedMatrix | None, Region, int]],
+    ) -> None:
+        """A tcgen05.mma with scale factors is issued; `matrix_read` was told of its matrices before.
+
+        memories  those of the CTAs that take part.
+        factors   for A and for B: the matrix, None for an A outside shared memory; the region that has its
+                  scale factors in each memory; and the byte of a word that has the first block's.
+        """
 
     def matrices_coming(self, coming: list[tuple[list[MultipliedMatrix], NDArray[np.int64]]]) -> None:
         """Several lanes are about to issue one tcgen05.mma each; these differ only in their CTAs.
@@ -385,6 +401,7 @@ class Listeners:
         bulk_waited = _of(Observer.bulk_waited)
         operands_read = _of(Observer.operands_read)
         tensor_copied = _of(Observer.tensor_copied)
+        factors_read = _of(Observer.factors_read)
         matrices_coming = _of(Observer.matrices_coming)
         matrix_read = _of(Observer.matrix_read)
         accumulated = _of(Observer.accumulated)

@@ -132,8 +132,6 @@ def _issue(
         for tell in cohort.listeners.operands_read:
             tell(origin, [(each, "the source", chunks)])
         check_source(origin, chunks, "the source", TCGEN05, rank=each, needed=_needed(chunks, bits))
-        for tell in cohort.listeners.tensor_copied:
-            tell(chunks)
         moving = Moving(
             origin,
             region,
@@ -144,6 +142,8 @@ def _issue(
         memory.moving.append(moving)
         for tell in cohort.listeners.tensor_stored:
             tell(memory, region)
+        for tell in cohort.listeners.tensor_copied:
+            tell(memory, region, chunks)
         places.append((each, memory, moving, chunks))
     for tell in cohort.listeners.happened:
         told = [chunks_touched(cohort, cluster, each, chunks) for each, _, _, chunks in places]

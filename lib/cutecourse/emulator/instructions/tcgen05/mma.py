@@ -172,6 +172,9 @@ def _issue(mma: IssuedMma, collector: str, *, in_sight: bool) -> None:
     for tell in listeners.matrix_read:
         for matrix in place.matrices:
             tell(origin, matrix)
+    for tell in listeners.factors_read if plan.scales else ():
+        regions = [region for _, region in plan.scales]
+        tell(origin, place.memories, list(zip((place.a, place.b), regions, shape.scale_ids, strict=True)))
     for tell in listeners.accumulated:
         accumulator = (mma.cluster, place.ranks[0], asked.d, shape.m, shape.n)
         tell(

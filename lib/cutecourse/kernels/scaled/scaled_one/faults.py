@@ -45,13 +45,13 @@ FAULTS = by_name(
         "columns_of_a",
         "B's scale factors are read from A's columns",
         source=((", [%sf_a], [%sf_b], %sum;\n    setp", ", [%sf_a], [%sf_a], %sum;\n    setp"),),
-        unreported=_SILENT,
+        reports=("ScaleMismatch",),
     ),
     Fault(
         "copied_over_a",
         "B's scale factors are copied over A's",
         source=(("add.u32             %sf_b, %sf_a, 4;", "mov.u32             %sf_b, %sf_a;"),),
-        reports=("UnpromisedOrder", "UnreadLoad"),
+        reports=("UnpromisedOrder", "UnreadLoad", "ScaleMismatch"),
     ),
     Fault(
         "half_a_block",

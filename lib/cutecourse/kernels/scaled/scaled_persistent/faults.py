@@ -45,7 +45,7 @@ FAULTS = by_name(
         "leaders_rows",
         "the peer loads the scale factors of the leader's rows of A",
         source=(("[%sfa, {0, %block_k, %block_a}]", "[%sfa, {0, %block_k, %tile_m}]"),),
-        unreported="the bytes are scale factors of other rows, so nothing but the numbers is wrong",
+        reports=("ScaleMismatch",),
     ),
     Fault(
         "over_the_accumulator",
