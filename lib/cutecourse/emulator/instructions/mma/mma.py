@@ -19,7 +19,6 @@ from cutecourse.emulator.core.warp_values import require_whole_warps, whole_warp
 from cutecourse.emulator.instructions.mma.fragments import Fragment, mma_fragment
 from cutecourse.emulator.instructions.mma.scales import Scaling, take_scaling
 from cutecourse.emulator.numbers.formats import FORMATS
-from cutecourse.emulator.numbers.narrow import from_bytes
 from cutecourse.emulator.numbers.tensor_core_sums import (
     TENSOR_CORES,
     bit_products,
@@ -196,7 +195,9 @@ def mma_sync(site: Site) -> Step:
             found: NDArray[Any] = fragment.gather(unpack_elements(registers, element))
             if element is not b8:
                 return found
-            return from_bytes(found, form.element(operand).bits)
+            bits = form.element(operand).bits
+            # An element of 4 bits stands in the middle of its container, all others below.
+            return found >> (2 if bits == 4 else 0) & ((1 << bits) - 1)
 
         result = operation(bundle, warps, matrix("A"), matrix("B"), matrix("C"))
         rows_of, slots, element, fragment = held["D"]

@@ -70,9 +70,9 @@ def cp(site: Site) -> Step:
     Units:      the address in lanes and columns; the descriptor in bits, K-major.
     Errors:     InvalidOperand for a descriptor's field, by its name; TensorMemoryOperandError,
                 TensorMemoryHazard, UninitializedRead, MissingProxyFence, OverwrittenSource, AddressError.
-    Simplified: reads and writes when it completes, at a time that the seed chooses. The place of an unpacked
-                element in its byte (numbers.narrow), which only a figure of the document shows, is that of
-                mma's operands.
+    Simplified: reads and writes when it completes, at a time that the seed chooses. Only a figure of the
+                document and an example of CUTLASS's say where the bits of an unpacked element stand
+                (numbers.narrow).
     Source:     PTX ISA 9.0, tcgen05.cp (#tcgen05-instructions-tcgen05-cp); the warps of a pair:
                 .multicast there; .4x256b: Data Movement Shape and CUTLASS's cute/atom/copy_traits_sm100.hpp,
                 Copy_Traits<SM100_UTCCP_4dp256bit_1cta>.

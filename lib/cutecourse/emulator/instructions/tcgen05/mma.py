@@ -95,9 +95,10 @@ def mma(site: Site) -> Step:
                 added in double precision and rounded once to nearest even, where the hardware cuts off
                 aligned terms (emulator.numbers.tensor_core_sums): the last bits can differ. The collector
                 buffer is accounted for, and A read again all the same. Without .ws, .sp and .ashift. Elements
-                of A in tensor memory that are narrower than 8 bits and not packed lie in bytes as those of
-                mma's operands do. The lanes of row r of D use the scale factors in their own warp's lanes;
-                the copies must be equal. For a pair's M = 128 only CUTLASS's examples show where they lie.
+                of A in tensor memory that are narrower than 8 bits and not packed lie in the middle of bytes,
+                as tcgen05.cp unpacks them. The lanes of row r of D use the scale factors in their own warp's
+                lanes; the copies must be equal. For a pair's M = 128 only CUTLASS's examples show where they
+                lie.
     Source:     PTX ISA 9.0, tcgen05.mma (#tcgen05-mma-instructions-mma); Data Path Layout Organization;
                 the two halves of a pair's 128 rows: the figure of layout B.
     """
