@@ -1,8 +1,10 @@
 """Every seeded run of a right kernel is a path of the model that `prove` makes of one run.
 
-python -m benchmarks.seeded_paths                   1,000 seeds for each kernel; about 3 hours of one core
-python -m benchmarks.seeded_paths --processes 16    the same, shared by 16 processes
-python -m benchmarks.seeded_paths --seeds 20 --only umma_one   a part, which is not kept
+python -m benchmarks.seeded_paths                  1,000 seeds for each kernel; about 3 hours of one core
+python -m benchmarks.seeded_paths --jobs 16        the same, shared by 16 processes
+python -m benchmarks.seeded_paths --seeds 1:21 --only umma_one   a part, which is not kept
+python -m benchmarks.seeded_paths --seeds 1:251 --output 1.json  a part, on this machine or on another one
+python -m benchmarks.seeded_paths --merge 1.json 2.json ...      puts parts together, for all seeds
 
 The model is the run under seed 0: its events at barriers, the phase of each, and for each pair of events
 whether every order has the one before the other. A run is a path of it if the run has the same events in the
@@ -13,10 +15,12 @@ least twice as many k-tiles as stages and one more, so that each stage is used t
 from __future__ import annotations
 
 import argparse
+import json
 import sys
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -32,14 +36,16 @@ from cutecourse.kernels import LaunchSpec, Tensor
 from cutecourse.kernels.files import kernel_module
 from tools.facts import of_this_machine
 
-__all__ = ["LEAST_TURNS", "RESULT", "SEEDS", "Model", "logs", "small_launch"]
+__all__ = ["LEAST_TURNS", "RESULT", "SEEDS", "SMALL", "Model", "logs", "merged", "small_launch"]
 
 RESULT = result_path("seeded_paths")
-SEEDS = 1000
+SEEDS = range(1, 1001)
 LEAST_TURNS = 3
 """So often at least the first stage of a pipeline is used."""
-_CHUNK = 50
+_CHUNK = 20
 """Seeds that a process runs at once."""
+
+Row = dict[str, Any]
 
 
 def _with_k(spec: LaunchSpec, k: int) -> LaunchSpec:
@@ -53,7 +59,20 @@ def _with_k(spec: LaunchSpec, k: int) -> LaunchSpec:
     return replace(spec, params=params)
 
 
-_SMALL: dict[str, Callable[[Any], LaunchSpec]] = {
+def _more_keys(spec: LaunchSpec) -> LaunchSpec:
+    """The launch of attention_turns, which has two stages, with five tiles of keys and not four."""
+    assert spec.ptx is not None
+    text = spec.ptx.replace("%j, 4;", "%j, 5;").replace("%j, 3, %second;", "%j, 4, %second;")
+    params = tuple(
+        replace(one, shape=(80, 16)) if isinstance(one, Tensor) and one.name in {"k", "v"} else one
+        for one in spec.params
+    )
+    return replace(spec, ptx=text, params=params)
+
+
+SMALL: dict[str, Callable[[Any], LaunchSpec]] = {
+    "attention_online": lambda kernel: kernel.spec(1, 129),
+    "attention_turns": lambda kernel: _more_keys(kernel.LAUNCH),
     "gemm_first": lambda kernel: kernel.spec(128, 128, 96),
     "gemm_late": lambda kernel: kernel.spec(128, 128, 224),
     "gemm_stages": lambda kernel: kernel.spec(128, 128, 224),
@@ -62,7 +81,9 @@ _SMALL: dict[str, Callable[[Any], LaunchSpec]] = {
     "hopper_one": lambda kernel: kernel.spec(128, 128, 192),
     "hopper_roles": lambda kernel: kernel.spec(128, 256, 576),
     "hopper_stages": lambda kernel: kernel.spec(128, 128, 576),
+    "scaled_persistent": lambda kernel: kernel.spec(256, 640, 256, pairs=1),
     "tma_pipeline": lambda kernel: kernel.pipeline_spec(128, 320),
+    "umma_classes": lambda kernel: kernel.spec(256, 1280, 128, pairs=1),
     "umma_gemm": lambda kernel: kernel.gemm_spec((256, 256, 448), cluster=(2, 1)),
     "umma_persistent": lambda kernel: kernel.spec(256, 1280, 128, pairs=1),
     "umma_store": lambda kernel: kernel.spec(256, 256, 448),
@@ -74,7 +95,7 @@ _SMALL: dict[str, Callable[[Any], LaunchSpec]] = {
 def small_launch(module: str) -> dict[str, Any]:
     """The arguments of `emulator.launch` for a small launch of a kernel."""
     kernel = kernel_module(module)
-    make = _SMALL.get(module)
+    make = SMALL.get(module)
     return launch_with(module, kernel.LAUNCH if make is None else make(kernel))
 
 
@@ -142,31 +163,31 @@ def _is_path(model: _Cluster, log: Sequence[Logged]) -> bool:
     return not (model.before & (ends[:, None] >= begins)).any()
 
 
-def _paths(module: str, seeds: Sequence[int]) -> int:
+def _model(module: str) -> Model | None:
+    """The model of a kernel that has barriers and is proved by argument; None for another one."""
+    launched = small_launch(module)
+    proof = prove(**launched)
+    is_by_argument = proof.proved and proof.phases and proof.orders == 1
+    return Model(logs(launched, 0)) if is_by_argument else None
+
+
+def _paths(module: str, model: Model, seeds: range) -> int:
     """The number of seeds whose run is a path."""
     launched = small_launch(module)
-    model = Model(logs(launched, 0))
     return sum(model.has_path(logs(launched, seed)) for seed in seeds)
 
 
-def _kernels(only: str) -> Iterator[tuple[str, Model]]:
-    """The kernels with barriers that are proved by argument."""
-    for module in right_kernels():
-        if only in module:
-            launched = small_launch(module)
-            proof = prove(**launched)
-            if proof.proved and proof.phases and proof.orders == 1:
-                yield module, Model(logs(launched, 0))
-
-
-def measure(only: str, seeds: int, processes: int) -> list[dict[str, Any]]:
+def measure(only: str, seeds: range, jobs: int) -> list[Row]:
     """One row for each kernel whose module's name contains `only`."""
-    rows = []
-    chunks = [range(1 + at, 1 + min(at + _CHUNK, seeds)) for at in range(0, seeds, _CHUNK)]
-    with ProcessPoolExecutor(processes) as pool:
+    rows: list[Row] = []
+    chunks = [seeds[at : at + _CHUNK] for at in range(0, len(seeds), _CHUNK)]
+    modules = [module for module in right_kernels() if only in module]
+    with ProcessPoolExecutor(jobs) as pool:
+        models = zip(modules, pool.map(_model, modules), strict=True)
         found = [
-            (module, model, [pool.submit(_paths, module, chunk) for chunk in chunks])
-            for module, model in _kernels(only)
+            (module, model, [pool.submit(_paths, module, model, chunk) for chunk in chunks])
+            for module, model in models
+            if model is not None
         ]
         for module, model, parts in found:
             paths = sum(part.result() for part in parts)
@@ -175,17 +196,54 @@ def measure(only: str, seeds: int, processes: int) -> list[dict[str, Any]]:
     return rows
 
 
+def merged(parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """One result of parts that ran the same kernels under seeds that follow each other.
+
+    Errors: ValueError for seeds that are missing or there twice, and for kernels with other models.
+    """
+    parts = sorted(parts, key=lambda part: part["seeds"])
+    for one, following in pairwise(parts):
+        if one["seeds"][1] != following["seeds"][0]:
+            raise ValueError(
+                f"after the seeds {one['seeds']} come {following['seeds']}; no seed may be missing"
+            )
+    models = [[{**row, "paths": 0} for row in part["rows"]] for part in parts]
+    if any(one != models[0] for one in models):
+        raise ValueError("the parts are of other kernels, or of kernels with other events; run them anew")
+    rows = [
+        {**same[0], "paths": sum(row["paths"] for row in same)}
+        for same in zip(*(part["rows"] for part in parts), strict=True)
+    ]
+    first, last = parts[0], parts[-1]
+    return {"recorded": last["recorded"], "seeds": [first["seeds"][0], last["seeds"][1]], "rows": rows}
+
+
+def _range(words: str) -> range:
+    """The seeds A to B - 1 of A:B."""
+    first, _, end = words.partition(":")
+    return range(int(first), int(end))
+
+
 def main(arguments: Iterable[str] | None = None) -> int:
-    """Measure, print the rows, and keep them."""
+    """Measure or merge, print the rows, and keep them."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--only", default="", help="modules whose names contain this")
-    parser.add_argument("--seeds", type=int, default=SEEDS)
-    parser.add_argument("--processes", type=int, default=1)
+    parser.add_argument("--seeds", type=_range, default=SEEDS, metavar="A:B", help="the seeds A to B - 1")
+    parser.add_argument("--jobs", type=int, default=1, help="processes that share the work")
+    parser.add_argument("--merge", type=Path, nargs="+", metavar="PART", help="put the parts together")
     parser.add_argument("--output", type=Path, default=None)
     options = parser.parse_args(None if arguments is None else [*arguments])
-    rows = measure(options.only, options.seeds, options.processes)
-    found = {"recorded": of_this_machine(), "seeds": options.seeds, "rows": rows}
-    kept = RESULT if not options.only and options.seeds == SEEDS else None
+    if options.merge:
+        found = merged([json.loads(part.read_text(encoding="utf-8")) for part in options.merge])
+    else:
+        seeds = [options.seeds.start, options.seeds.stop]
+        recorded = of_this_machine()
+        found = {
+            "recorded": recorded,
+            "seeds": seeds,
+            "rows": measure(options.only, options.seeds, options.jobs),
+        }
+    kept = RESULT if not options.only and found["seeds"] == [SEEDS.start, SEEDS.stop] else None
     write_result(found, options.output or kept)
     return 0
 

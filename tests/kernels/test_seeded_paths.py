@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
@@ -39,6 +40,29 @@ def test_kept_runs__are_paths_and_use_each_stage_often_enough() -> None:
         row["module"] for row in kept["rows"]
     }
     for row in kept["rows"]:
-        assert row["paths"] == kept["seeds"], row
-        if hasattr(kernel_module(row["module"]), "STAGES"):
+        assert row["paths"] == len(range(*kept["seeds"])), row
+        if row["module"] in seeded_paths.SMALL or hasattr(kernel_module(row["module"]), "STAGES"):
             assert row["turns"] >= seeded_paths.LEAST_TURNS or row["module"] == "tma_prefetch", row
+
+
+def part(first: int, end: int, **changes: int) -> dict[str, Any]:
+    row = {"module": "a", "events": 4, "turns": 3, "paths": end - first, **changes}
+    return {"recorded": {}, "seeds": [first, end], "rows": [row]}
+
+
+def test_parts__are_put_together() -> None:
+    whole = seeded_paths.merged([part(11, 31), part(1, 11)])
+    assert whole == part(1, 31)
+
+
+@pytest.mark.parametrize(
+    ("second", "words"),
+    [
+        (part(12, 31), "no seed may be missing"),
+        (part(10, 31), "no seed may be missing"),
+        (part(11, 31, events=5), "other events"),
+    ],
+)
+def test_parts_that_do_not_fit__are_refused(second: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        seeded_paths.merged([part(1, 11), second])
