@@ -165,7 +165,8 @@ class _Search:
             uses += [(step[1:], True) for step in work.steps[:1] if step[0] == "write"]
             for step in work.steps:
                 target = step[1] if step[0] == "write" else step[1] // self.per_cta
-                if self._has_ended(state, target) and (work.queue or [""])[0] != _COPIES:
+                own = target == work.cta and (work.queue or [""])[0] in _MAY_BE_LEFT
+                if self._has_ended(state, target) and not own:
                     self.wrong.add("gone")
         for at, (slot, writes) in enumerate(uses):
             if any(slot == other and (writes or also) for other, also in uses[at + 1 :]):
@@ -280,7 +281,7 @@ class _Search:
             tells = ("arrive", barrier)
             if not action[3]:
                 barriers = self._changed(barriers, barrier, -1)
-        queue = (_COPIES, number) if what == "copy" else None
+        queue = ("copy", number) if what == "copy" else None
         work = Work(queue, (("write", target, action[1]), tells), cta)
         return on._replace(work=(*state.work, work), barriers=barriers)
 
@@ -297,8 +298,8 @@ class _Search:
         return on._replace(at=at, named=tuple(sorted(named.items())))
 
 
-_COPIES = "cp.async"
-"""The queues of cp.async: these copies are over before their CTA ends."""
+_MAY_BE_LEFT = {"copy", "commit"}
+"""Work that a CTA may leave behind: nobody looks at what it writes, or at whom it tells."""
 
 
 def _item(action: Action, position: int, default: int) -> int:

@@ -67,6 +67,7 @@ class OrderKeeper(Protocol):
     """Decides when threads and work may go on (core.steering); the scheduler and `defer` ask it."""
 
     refuses: bool
+    trusts_flags: bool
     paused: list[Any]
 
     def lets(self, bundle: Any, instruction: Any, *, may_fail: bool) -> bool:

@@ -173,8 +173,12 @@ class Observer:
     def mbarrier_seen(self, bundle: Bundle, barrier: MBarrier, phases: int) -> None:
         """A warp has waited for the last phase that is complete, or has found it complete."""
 
-    def store_asked(self, origin: Origin) -> None:
-        """A lane issues a st.async or red.async, which brings its bytes to an mbarrier later."""
+    def store_asked(self, origin: Origin, access: Access, index: int, barrier: tuple[int, int]) -> None:
+        """A lane issues a st.async or red.async, which brings its bytes to an mbarrier later.
+
+        index    the position of its word in the cohort's shared memory, in units of the access's size.
+        barrier  the rank and the offset of the mbarrier.
+        """
 
     def commit_asked(self, origin: Origin) -> None:
         """A lane issues a tcgen05.commit, which arrives when the lane's earlier operations are complete."""

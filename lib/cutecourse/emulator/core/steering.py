@@ -79,6 +79,8 @@ class Steering(Observer):
         self._ordered = {*script, *later} if script else set()
         self.refuses = refuses
         self._refused: set[Hashable] = set()
+        self.trusts_flags = True
+        """False if fences, atomics and strong accesses order nothing for the race check."""
         self.times: Counter[Execution] = Counter()
         """How often each warp has executed each instruction; `time` is 0."""
         self.paused: list[Paused] = []

@@ -50,6 +50,7 @@ from cutecourse.emulator.memory.mbarriers import MBarrier, MBarriers
 if TYPE_CHECKING:
     from cutecourse.emulator.instructions.bulk.pieces import Piece
     from cutecourse.emulator.instructions.bulk.request import Copy
+    from cutecourse.emulator.memory.access import Access
 
 __all__ = ["CauseRecord", "Causes", "Doubt", "Logged", "Place"]
 
@@ -61,7 +62,8 @@ Place = tuple[Delay, str, int]
 class Doubt(NamedTuple):
     """Two events that a legal order exchanges.
 
-    kind   "early arrival", "late expectation", "early wait", "lapped wait" or "block gone".
+    kind   "early arrival", "late expectation", "early wait", "lapped wait" or "block gone"; "flag" for two
+           fences, atomics or strong accesses, by which the race check takes one thread to know the other.
     where  the barrier, or the block, in words.
     early  the event that comes too early if `late` comes late. A `Delay` stands for the event that it delays.
     """
@@ -86,6 +88,7 @@ class CauseRecord:
     events: int = 0
     """Arrivals, expectations, completions of bytes, and waits."""
     phases: int = 0
+    flags: list[Doubt] = field(default_factory=list)
     log: list[Logged] | None = None
     """The events in their order, if they are wanted."""
 
@@ -184,6 +187,8 @@ class Causes(Observer):
         self._arriving: Origin | None = None
         self._raising: set[Origin] = set()
         """The cp.async arrivals for which their phases wait on top of the count."""
+        self._flagged: dict[int, _Event] = {}
+        """The last fence, atomic or strong access of each warp."""
         self._ended: dict[int, Row] = {}
         """For each rank the clocks of its warps that have ended, merged."""
         self._sent: dict[tuple[int, Hashable], tuple[int, _Event]] = {}
@@ -267,6 +272,15 @@ class Causes(Observer):
         self.clocks.learn(bundle, 0, barrier.done.get(phase))
         if by_parity:
             self._log(barrier, phase, event, self._row(bundle), is_part=False)
+
+    def flagged(self, bundle: Bundle, mask: Mask) -> None:
+        """A warp may publish what it did, or learn what others published before in this run."""
+        event, row = self._event(bundle), self._row(bundle)
+        for late in self._flagged.values():
+            if not self._knows(row, late):
+                self.found.flags.append(Doubt("flag", "", 0, event.delay, late.delay))
+        self._flagged[self.clocks.number(bundle)] = event
+        self.clocks.tick(bundle, 0)
 
     # --- barriers of warps ----------------------------------------------------------------------------------
 
@@ -398,7 +412,7 @@ class Causes(Observer):
         self._issued[key] = _IssuedWork(self._row(bundle).copy(), event, commit)
         self.clocks.tick(bundle, 0)
 
-    def store_asked(self, origin: Origin) -> None:
+    def store_asked(self, origin: Origin, access: Access, index: int, barrier: tuple[int, int]) -> None:
         """Keep what the issuer of a st.async or red.async knows."""
         self._issue(origin, origin.bundle)
 

@@ -87,11 +87,12 @@ class _Taint:
         for use in facts.uses:
             if use.reads and use.space in self.memories:
                 return self.memories[use.space]
-        start = 0 if not facts.result or (one.operands and isinstance(one.operands[0], Address)) else 1
-        return self._read(function, one, scope, start)
+        return self._read(function, one, facts, scope)
 
-    def _read(self, function: str, one: Instruction, scope: Scope, start: int) -> Instruction | None:
-        for operand in one.operands[start:]:
+    def _read(self, function: str, one: Instruction, facts: Facts, scope: Scope) -> Instruction | None:
+        """The source of a value that an instruction reads; None if it reads no such value."""
+        has_result = facts.result and one.operands and not isinstance(one.operands[0], Address)
+        for operand in one.operands[1 if has_result else 0 :]:
             for register in registers(operand, scope):
                 if (function, register) in self.registers:
                     return self.registers[function, register]
@@ -107,7 +108,7 @@ class _Taint:
             if isinstance(guard, Register):
                 source = self.registers.get((function, guard))
             if source is None and (facts.meets_others or facts.flow in {Flow.CALL, Flow.BRANCH}):
-                source = self._read(function, one, scope, 0)
+                source = self._read(function, one, facts, scope)
             if source is not None:
                 yield (
                     f"{self._at(one)} depends on {self._at(source)}, whose value depends on the order of"

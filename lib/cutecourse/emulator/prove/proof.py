@@ -139,14 +139,11 @@ class _Prover:
         self.runs = 0
         self._first: Outcome | None = None
 
-    def run(
-        self, order: EventOrder | None = None, *, logs: bool = False
-    ) -> tuple[Outcome, CauseRecord, Steering]:
-        """Run the launch once, in an order or as it comes.
-
-        Raises: `_Found` if the run goes wrong, ends otherwise than the first one, or comes to its budget.
-        """
-        steering, found = (order or EventOrder()).steering(), CauseRecord(log=[] if logs else None)
+    def _once(
+        self, order: EventOrder, found: CauseRecord, *, trusts_flags: bool = True
+    ) -> tuple[Outcome, Steering]:
+        steering = order.steering()
+        steering.trusts_flags = trusts_flags
         self.runs += 1
 
         def steered(seed: int, recorder: Any) -> Any:
@@ -154,7 +151,17 @@ class _Prover:
                 seed, recorder, steering=steering, observe=lambda cohort: Causes(cohort, steering, found)
             )
 
-        outcome, _, _ = end_of(steered, 0, None, self._compare)
+        return end_of(steered, 0, None, self._compare)[0], steering
+
+    def run(
+        self, order: EventOrder | None = None, *, logs: bool = False
+    ) -> tuple[Outcome, CauseRecord, Steering]:
+        """Run the launch once, in an order or as it comes.
+
+        Raises: `_Found` if the run goes wrong, ends otherwise than the first one, or comes to its budget.
+        """
+        found = CauseRecord(log=[] if logs else None)
+        outcome, steering = self._once(order or EventOrder(), found)
         if isinstance(outcome.raised, BudgetExceeded):
             raise _Found(verdict="incomplete", reasons=(outcome.raised.problem,))
         self._first = self._first or outcome
@@ -169,6 +176,7 @@ class _Prover:
             first, found, steering = self.run()
             seen = {"events": found.events, "phases": found.phases, "notes": first.notes}
             doubts, reasons, ways = self._other_branches(program, found.doubts, steering.times)
+            reasons += self._ordered_by_flags(found.flags)
             self._try_delays(doubts, ways)
             is_closed = not reasons and len(ways) == 1 and all(one.kind != "block gone" for one in doubts)
             orders = self._all_orders() if doubts and is_closed else 1
@@ -201,6 +209,24 @@ class _Prover:
             lines = ", ".join(map(self._line, branching))
             reasons.append(f"a thread does something else if a wait is not over: line {lines}")
         return [*doubts, *more.doubts], reasons, [False, True]
+
+    def _ordered_by_flags(self, flags: Sequence[Doubt]) -> list[str]:
+        """Look for uses of shared memory that only fences, atomics or strong accesses order.
+
+        The race check takes each of them to know all earlier ones of the run. Another order may exchange two.
+        """
+        if not flags:
+            return []
+        outcome, _ = self._once(EventOrder(), CauseRecord(), trusts_flags=False)
+        if outcome.raised is None:
+            return []
+        for doubt in _some(flags):
+            if perf_counter() > self._until:
+                break
+            self.run(EventOrder((doubt.late,)))
+        line = "" if outcome.raised.line is None else f" at line {self._line(outcome.raised.line)}"
+        what = f"only fences, atomics or strong accesses order the uses of shared memory{line}"
+        return [f"{what}; the orders that were tried went well"]
 
     def _try_delays(self, doubts: Sequence[Doubt], ways: Sequence[bool]) -> None:
         """Let the late event of each doubt come as late as it can, and then pairs of them."""
