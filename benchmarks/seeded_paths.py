@@ -3,8 +3,12 @@
 python -m benchmarks.seeded_paths                  1,000 seeds for each kernel; about 3 hours of one core
 python -m benchmarks.seeded_paths --jobs 16        the same, shared by 16 processes
 python -m benchmarks.seeded_paths --seeds 1:21 --only umma_one   a part, which is not kept
-python -m benchmarks.seeded_paths --seeds 1:251 --output 1.json  a part, on this machine or on another one
-python -m benchmarks.seeded_paths --merge 1.json 2.json ...      puts parts together, for all seeds
+python -m benchmarks.seeded_paths --jobs 16 --seconds 250 --output 1.json   what can be done in 250 s
+python -m benchmarks.seeded_paths --after 1.json --seconds 250 --output 2.json   and what comes then
+python -m benchmarks.seeded_paths --merge 1.json 2.json          puts parts together, and keeps them
+
+Each kernel gets the same time, until it has all its seeds. So if the time is over first, quick kernels have
+run under more seeds than slow ones; the rows say under which.
 
 The model is the run under seed 0: its events at barriers, the phase of each, and for each pair of events
 whether every order has the one before the other. A run is a path of it if the run has the same events in the
@@ -17,11 +21,14 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable, Hashable, Iterable, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from dataclasses import replace
-from itertools import pairwise
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from dataclasses import dataclass, replace
+from functools import cache
+from math import inf
+from multiprocessing import get_context
 from pathlib import Path
+from time import perf_counter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -42,8 +49,10 @@ RESULT = result_path("seeded_paths")
 SEEDS = range(1, 1001)
 LEAST_TURNS = 3
 """So often at least the first stage of a pipeline is used."""
-_CHUNK = 20
-"""Seeds that a process runs at once."""
+_TURN = 3.0
+"""Seconds that a process works on one kernel before it takes another one."""
+_MOST = 100
+"""Seeds that a process runs at once, at most."""
 
 Row = dict[str, Any]
 
@@ -171,51 +180,114 @@ def _model(module: str) -> Model | None:
     return Model(logs(launched, 0)) if is_by_argument else None
 
 
-def _paths(module: str, model: Model, seeds: range) -> int:
-    """The number of seeds whose run is a path."""
-    launched = small_launch(module)
-    return sum(model.has_path(logs(launched, seed)) for seed in seeds)
+_MODELS: dict[str, Model] = {}
+"""What the processes share: forked ones have the parent's."""
+_launch = cache(small_launch)
 
 
-def measure(only: str, seeds: range, jobs: int) -> list[Row]:
-    """One row for each kernel whose module's name contains `only`."""
-    rows: list[Row] = []
-    chunks = [seeds[at : at + _CHUNK] for at in range(0, len(seeds), _CHUNK)]
+def _paths(module: str, seeds: range) -> tuple[int, float]:
+    """The number of seeds whose run is a path, and the seconds that they took."""
+    started = perf_counter()
+    launched, model = _launch(module), _MODELS[module]
+    paths = sum(model.has_path(logs(launched, seed)) for seed in seeds)
+    return paths, perf_counter() - started
+
+
+@dataclass
+class _Kernel:
+    """A kernel's seeds so far: those that were handed out, how many of its runs are paths, and their time."""
+
+    module: str
+    seeds: range
+    given: int = 0
+    paths: int = 0
+    seconds: float = 0.0
+    spent: float = 0.0
+    """The time of what was handed out; estimated where it still runs."""
+
+    def take(self) -> range:
+        """The next seeds: some seconds' work."""
+        each = self.spent / self.given if self.given else _TURN
+        many = max(1, min(_MOST, int(_TURN / max(each, 1e-6))))
+        taken = self.seeds[self.given : self.given + many]
+        self.given += len(taken)
+        self.spent += each * len(taken)
+        return taken
+
+    @property
+    def row(self) -> Row:
+        """What is known when nothing of it runs."""
+        model, first = _MODELS[self.module], self.seeds.start
+        return {
+            "module": self.module,
+            "events": model.events,
+            "turns": model.turns,
+            "seeds": [first, first + self.given],
+            "paths": self.paths,
+        }
+
+
+def measure(only: str, seeds: range, jobs: int, seconds: float, after: Mapping[str, int]) -> list[Row]:
+    """One row for each kernel whose module's name contains `only`.
+
+    seconds  no run begins later.
+    after    for a kernel by its module, the first seed, if it is not that of `seeds`.
+    """
+    until = perf_counter() + seconds
     modules = [module for module in right_kernels() if only in module]
-    with ProcessPoolExecutor(jobs) as pool:
+    forking = get_context("fork")
+    with ProcessPoolExecutor(jobs, forking) as pool:
         models = zip(modules, pool.map(_model, modules), strict=True)
-        found = [
-            (module, model, [pool.submit(_paths, module, model, chunk) for chunk in chunks])
-            for module, model in models
-            if model is not None
-        ]
-        for module, model, parts in found:
-            paths = sum(part.result() for part in parts)
-            rows.append({"module": module, "events": model.events, "turns": model.turns, "paths": paths})
-            print(*rows[-1].values(), flush=True)
-    return rows
+        _MODELS.update({module: model for module, model in models if model is not None})
+    print(f"{len(_MODELS)} models", flush=True)
+    kernels = [
+        _Kernel(module, range(after.get(module, seeds.start), seeds.stop))
+        for module in modules
+        if module in _MODELS
+    ]
+    under_way: dict[Future[tuple[int, float]], tuple[_Kernel, int]] = {}
+    with ProcessPoolExecutor(jobs, forking) as pool:
+        while True:
+            left = [one for one in kernels if one.given < len(one.seeds)]
+            while left and len(under_way) < jobs and perf_counter() < until:
+                kernel = min(left, key=lambda one: one.spent)
+                taken = kernel.take()
+                under_way[pool.submit(_paths, kernel.module, taken)] = kernel, len(taken)
+                left = [one for one in kernels if one.given < len(one.seeds)]
+            if not under_way:
+                break
+            done, _ = wait(under_way, return_when=FIRST_COMPLETED)
+            for one in done:
+                kernel, many = under_way.pop(one)
+                paths, took = one.result()
+                kernel.paths += paths
+                kernel.seconds += took
+                kernel.spent = max(kernel.seconds * kernel.given / max(many, kernel.given), kernel.seconds)
+    return [kernel.row for kernel in kernels]
 
 
 def merged(parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """One result of parts that ran the same kernels under seeds that follow each other.
+    """One result of parts whose seeds follow each other.
 
-    Errors: ValueError for seeds that are missing or there twice, and for kernels with other models.
+    Errors: ValueError for seeds that are missing or there twice, and for a kernel with another model.
     """
-    parts = sorted(parts, key=lambda part: part["seeds"])
-    for one, following in pairwise(parts):
-        if one["seeds"][1] != following["seeds"][0]:
-            raise ValueError(
-                f"after the seeds {one['seeds']} come {following['seeds']}; no seed may be missing"
-            )
-    models = [[{**row, "paths": 0} for row in part["rows"]] for part in parts]
-    if any(one != models[0] for one in models):
-        raise ValueError("the parts are of other kernels, or of kernels with other events; run them anew")
-    rows = [
-        {**same[0], "paths": sum(row["paths"] for row in same)}
-        for same in zip(*(part["rows"] for part in parts), strict=True)
-    ]
-    first, last = parts[0], parts[-1]
-    return {"recorded": last["recorded"], "seeds": [first["seeds"][0], last["seeds"][1]], "rows": rows}
+    found: dict[str, Row] = {}
+    rows = [row for part in parts for row in part["rows"]]
+    for row in sorted(rows, key=lambda row: row["seeds"]):
+        before = found.get(row["module"])
+        if before is not None:
+            if before["seeds"][1] != row["seeds"][0]:
+                seeds = f"{before['seeds']} and {row['seeds']}"
+                raise ValueError(f"{row['module']} has the seeds {seeds}; none may be missing or there twice")
+            if any(before[name] != row[name] for name in ("events", "turns")):
+                raise ValueError(f"{row['module']} has other events in one part; run the parts anew")
+            row = {
+                **row,
+                "seeds": [before["seeds"][0], row["seeds"][1]],
+                "paths": before["paths"] + row["paths"],
+            }
+        found[row["module"]] = row
+    return {"recorded": parts[-1]["recorded"], "rows": [found[module] for module in sorted(found)]}
 
 
 def _range(words: str) -> range:
@@ -230,21 +302,23 @@ def main(arguments: Iterable[str] | None = None) -> int:
     parser.add_argument("--only", default="", help="modules whose names contain this")
     parser.add_argument("--seeds", type=_range, default=SEEDS, metavar="A:B", help="the seeds A to B - 1")
     parser.add_argument("--jobs", type=int, default=1, help="processes that share the work")
+    parser.add_argument("--seconds", type=float, default=inf, help="no run begins later")
+    parser.add_argument("--after", type=Path, help="begin each kernel after the seeds of this part")
     parser.add_argument("--merge", type=Path, nargs="+", metavar="PART", help="put the parts together")
     parser.add_argument("--output", type=Path, default=None)
     options = parser.parse_args(None if arguments is None else [*arguments])
     if options.merge:
         found = merged([json.loads(part.read_text(encoding="utf-8")) for part in options.merge])
     else:
-        seeds = [options.seeds.start, options.seeds.stop]
+        held = json.loads(options.after.read_text(encoding="utf-8"))["rows"] if options.after else []
+        after = {row["module"]: row["seeds"][1] for row in held}
         recorded = of_this_machine()
-        found = {
-            "recorded": recorded,
-            "seeds": seeds,
-            "rows": measure(options.only, options.seeds, options.jobs),
-        }
-    kept = RESULT if not options.only and found["seeds"] == [SEEDS.start, SEEDS.stop] else None
-    write_result(found, options.output or kept)
+        rows = measure(options.only, options.seeds, options.jobs, options.seconds, after)
+        found = {"recorded": recorded, "rows": rows}
+    for row in found["rows"]:
+        print(*row.values())
+    whole = not options.only and all(row["seeds"] == [SEEDS.start, SEEDS.stop] for row in found["rows"])
+    write_result(found, options.output or (RESULT if whole or options.merge else None))
     return 0
 
 

@@ -141,7 +141,8 @@ class Threads:
         clusters: Any = self.clusters(lanes)
         if bundle.n > 1 and tags.ndim > 1:
             clusters = clusters[:, None]
-        bad = (writers // self.per_block != bundle.rank) & (tags >= shown[clusters, writers])
+        others, away = self._of_other_ctas(writers, bundle.rank)
+        bad = away & (tags >= shown[clusters, others])
         if any_true(bad):
             place = tuple(np.argwhere(bad)[0])
             byte = int(index[place[0]]) * access.size + sum(place[1:]) * self.plan.unit
@@ -149,6 +150,14 @@ class Threads:
             other = Use(writer, int(tags[place]) & self.clocks.line_mask, "write")
             origin = access.thread(bundle, lanes, int(place[0]))
             report_meeting("scope too narrow", origin, byte, other, describe_scope, access_of(access))
+
+    def _of_other_ctas(self, writers: NDArray[Any], rank: int) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+        """Among writers the warps of other CTAs than `rank`, and which those are; the others become warp 0.
+
+        A st.async shows its bytes to the cluster.
+        """
+        away = (writers < self.clocks.warps) & (writers // self.per_block != rank)
+        return np.where(away, writers, 0), away
 
     def _met(self, warp: int, clusters: Any, per: int) -> Any:
         """The least tag of what a warp has done since its lanes met, for each item of an access."""
@@ -365,7 +374,8 @@ class Threads:
             return None
         per = CHUNK // self.plan.unit
         tags, writers = self.write_tag.reshape(-1, per)[chunks], self.write_by.reshape(-1, per)[chunks]
-        bad = (writers // self.per_block != rank) & (tags >= self.clocks.shown(row)[writers])
+        others, away = self._of_other_ctas(writers, rank)
+        bad = away & (tags >= self.clocks.shown(row)[others])
         return self._first_write(bad, tags, writers, 0, chunks)
 
     def _first_write(

@@ -279,7 +279,7 @@ class Causes(Observer):
         for late in self._flagged.values():
             if not self._knows(row, late):
                 self.found.flags.append(Doubt("flag", "", 0, event.delay, late.delay))
-        self._flagged[self.clocks.number(bundle)] = event
+        self._flagged[bundle.number] = event
         self.clocks.tick(bundle, 0)
 
     # --- barriers of warps ----------------------------------------------------------------------------------
