@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import pickle
 import sys
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
@@ -182,6 +183,7 @@ def _model(module: str) -> Model | None:
 
 _MODELS: dict[str, Model] = {}
 """What the processes share: forked ones have the parent's."""
+_FORKING = get_context("fork")
 _launch = cache(small_launch)
 
 
@@ -227,26 +229,24 @@ class _Kernel:
         }
 
 
-def measure(only: str, seeds: range, jobs: int, seconds: float, after: Mapping[str, int]) -> list[Row]:
-    """One row for each kernel whose module's name contains `only`.
+def models(only: str, jobs: int) -> dict[str, Model]:
+    """The models of the kernels that are proved by argument and whose module's name contains `only`."""
+    modules = [module for module in right_kernels() if only in module]
+    with ProcessPoolExecutor(jobs, _FORKING) as pool:
+        found = zip(modules, pool.map(_model, modules), strict=True)
+        return {module: model for module, model in found if model is not None}
+
+
+def measure(seeds: range, jobs: int, seconds: float, after: Mapping[str, int]) -> list[Row]:
+    """One row for each kernel of `_MODELS`.
 
     seconds  no run begins later.
     after    for a kernel by its module, the first seed, if it is not that of `seeds`.
     """
     until = perf_counter() + seconds
-    modules = [module for module in right_kernels() if only in module]
-    forking = get_context("fork")
-    with ProcessPoolExecutor(jobs, forking) as pool:
-        models = zip(modules, pool.map(_model, modules), strict=True)
-        _MODELS.update({module: model for module, model in models if model is not None})
-    print(f"{len(_MODELS)} models", flush=True)
-    kernels = [
-        _Kernel(module, range(after.get(module, seeds.start), seeds.stop))
-        for module in modules
-        if module in _MODELS
-    ]
+    kernels = [_Kernel(module, range(after.get(module, seeds.start), seeds.stop)) for module in _MODELS]
     under_way: dict[Future[tuple[int, float]], tuple[_Kernel, int]] = {}
-    with ProcessPoolExecutor(jobs, forking) as pool:
+    with ProcessPoolExecutor(jobs, _FORKING) as pool:
         while True:
             left = [one for one in kernels if one.given < len(one.seeds)]
             while left and len(under_way) < jobs and perf_counter() < until:
@@ -304,6 +304,7 @@ def main(arguments: Iterable[str] | None = None) -> int:
     parser.add_argument("--jobs", type=int, default=1, help="processes that share the work")
     parser.add_argument("--seconds", type=float, default=inf, help="no run begins later")
     parser.add_argument("--after", type=Path, help="begin each kernel after the seeds of this part")
+    parser.add_argument("--models", type=Path, help="the models of this commit: read, or made and kept")
     parser.add_argument("--merge", type=Path, nargs="+", metavar="PART", help="put the parts together")
     parser.add_argument("--output", type=Path, default=None)
     options = parser.parse_args(None if arguments is None else [*arguments])
@@ -313,7 +314,13 @@ def main(arguments: Iterable[str] | None = None) -> int:
         held = json.loads(options.after.read_text(encoding="utf-8"))["rows"] if options.after else []
         after = {row["module"]: row["seeds"][1] for row in held}
         recorded = of_this_machine()
-        rows = measure(options.only, options.seeds, options.jobs, options.seconds, after)
+        if options.models is not None and options.models.exists():
+            _MODELS.update(pickle.loads(options.models.read_bytes()))
+        else:
+            _MODELS.update(models(options.only, options.jobs))
+            if options.models is not None:
+                options.models.write_bytes(pickle.dumps(_MODELS))
+        rows = measure(options.seeds, options.jobs, options.seconds, after)
         found = {"recorded": recorded, "rows": rows}
     for row in found["rows"]:
         print(*row.values())

@@ -239,6 +239,8 @@ RIGHT = [
     ring(2, 5, 2, how="hint"),
     ring(2, 6, 1, 2, how="sleep"),
     ring(3, 7, 1, 3),
+    ring(2, 5, how="peek"),
+    ring(1, 3, 2, how="look"),
     ring(2, 5, tma=True),
     ring(1, 3, 2, tma=True, how="test"),
     bytes_of_two_producers(),
@@ -321,12 +323,13 @@ def test_a_wrong_protocol__has_a_counterexample(protocol):
 
 
 def test_mutants__get_the_verdicts_of_the_search():
-    """One mutant in 16; all of them take a minute and a half."""
+    """One mutant in 20; all of them take some minutes."""
     verdicts = Counter()
     every = (one for protocol in RIGHT for one in mutants(protocol))
-    for protocol in islice(every, 0, None, 16):
+    for protocol in islice(every, 0, None, 20):
         wrong, proof = wrongs(protocol), prove(**protocol.launch)
-        assert proof.proved == (not wrong), (protocol.name, wrong, str(proof))
+        assert proof.verdict != ("proved" if wrong else "counterexample"), (protocol.name, wrong, str(proof))
         verdicts[proof.verdict] += 1
     assert verdicts["proved"] > 20
     assert verdicts["counterexample"] > 60
+    assert verdicts["incomplete"] <= 1

@@ -11,7 +11,8 @@ numbers; `cta` is the CTA of the cluster whose barrier or word is meant, by defa
 ("send", slot, barrier, cta)           st.async
 ("copy", slot, barrier, noinc)         cp.async and cp.async.mbarrier.arrive, .noinc or not
 ("commit", barrier, ctas)              tcgen05.commit, to one CTA or to several
-("wait", barrier, parity, how)         how: a loop around "try", "hint", "test" or "sleep"; "acquire"
+("wait", barrier, parity, how)         how: a loop around "try", "hint", "test" or "sleep"; "acquire";
+                                       "peek" and "look": one try_wait or test_wait, a loop if it fails
 ("token", barrier)                     an arrival whose state ("wait_token", barrier) waits for
 ("sync", number, warps)                bar.sync, and ("bar_arrive", number, warps)
 ("cluster_arrive",), ("cluster_wait",)
@@ -358,6 +359,10 @@ def _address(symbol: str, offset: int, cta: int) -> str:
 
 
 def _wait(barrier: str, parity: int, how: str, label: str) -> list[str]:
+    if how in {"peek", "look"}:
+        what = {"peek": "try_wait", "look": "test_wait"}[how]
+        peek = f"mbarrier.{what}.parity.shared::cta.b64 %p, [{barrier}], {parity};"
+        return [peek, f"@%p bra {label}D;", *_wait(barrier, parity, "try", label), f"{label}D:"]
     what = {"test": "test_wait", "sleep": "test_wait"}.get(how, "try_wait")
     order = ".acquire.cluster" if how == "acquire" else ""
     hint = ", 10000" if how == "hint" else ""

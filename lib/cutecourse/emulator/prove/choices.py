@@ -22,7 +22,7 @@ from cutecourse.ptx.checks import names, registers
 from cutecourse.ptx.scopes import Register, Scope
 from cutecourse.ptx.syntax import Address, Instruction
 
-__all__ = ["branching_tests", "choices"]
+__all__ = ["choices", "tests"]
 
 
 def choices(program: Program) -> list[str]:
@@ -33,18 +33,16 @@ def choices(program: Program) -> list[str]:
     return list(dict.fromkeys(found.reasons()))
 
 
-def branching_tests(program: Program) -> tuple[list[int], list[int]]:
-    """The lines of tests after whose answer false a thread does more than ask again.
-
-    Returns: those of waits that may give up early, and those of tests whose answer is certain.
-    """
-    found: tuple[list[int], list[int]] = ([], [])
+def tests(program: Program) -> tuple[list[int], list[int]]:
+    """The lines of all tests, and of those after whose answer false a thread does more than ask again."""
+    every, branching = [], []
     for name, flat in program.flat.items():
-        facts = program.facts[name]
-        for position, outcome in outcomes_of(flat, facts).items():
+        for position, outcome in outcomes_of(flat, program.facts[name]).items():
+            line = flat.instructions[position].line
+            every.append(line)
             if not outcome.again and outcome.decided:
-                found[not facts[position].gives_up].append(flat.instructions[position].line)
-    return found
+                branching.append(line)
+    return every, branching
 
 
 class _Taint:

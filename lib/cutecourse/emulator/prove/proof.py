@@ -12,7 +12,7 @@ from cutecourse.emulator.core.steering import Execution, Steering
 from cutecourse.emulator.errors import BudgetExceeded, EmulatorError, LaunchError
 from cutecourse.emulator.launch import LaunchResult, launch, program_of
 from cutecourse.emulator.prove.causes import CauseRecord, Causes, Doubt
-from cutecourse.emulator.prove.choices import branching_tests, choices
+from cutecourse.emulator.prove.choices import choices, tests
 from cutecourse.emulator.prove.order import EventOrder
 from cutecourse.emulator.tools.explore import Launch, Outcome, Rules, end_of, from_arguments
 from cutecourse.ptx.checked import CheckedModule
@@ -175,7 +175,7 @@ class _Prover:
         try:
             first, found, steering = self.run()
             seen = {"events": found.events, "phases": found.phases, "notes": first.notes}
-            doubts, reasons, ways = self._other_branches(program, found.doubts, steering.times)
+            doubts, reasons, ways = self._other_branches(program, found.doubts, steering)
             reasons += self._ordered_by_flags(found.flags)
             self._try_delays(doubts, ways)
             is_closed = not reasons and len(ways) == 1 and all(one.kind != "block gone" for one in doubts)
@@ -190,22 +190,25 @@ class _Prover:
         return {**seen, "verdict": "incomplete", "reasons": tuple(reasons)}
 
     def _other_branches(
-        self, program: Program, doubts: Sequence[Doubt], times: Mapping[Execution, int]
+        self, program: Program, doubts: Sequence[Doubt], first: Steering
     ) -> tuple[list[Doubt], list[str], list[bool]]:
-        """What threads do if waits that decide about more than waiting are not over.
+        """What threads do if tests that decide about more than waiting fail.
 
-        Returns: the doubts of all runs; the reasons for which one run does not stand for all orders; whether
-                 waits give up at once: no, and also yes where that changes what a thread does next.
+        In the first run such a test waits until it is true. In another one it fails once wherever its thread
+        does not know the answer. Suppose that both have the same events but for waits, and that the second
+        one waits for no phase that the first one does not wait for. Then what comes before what in the second
+        run does so in every order, whatever each test says, and a condition that holds in it holds in all.
+
+        Returns: the doubts of all runs; the reasons for which these runs do not stand for all orders; whether
+                 tests fail: no, and also yes where that changes what a thread does next.
         """
-        branching, certain = branching_tests(program)
+        every, branching = tests(program)
         reasons = choices(program)
-        reasons += [
-            f"a thread does something else if the test at line {self._line(one)} is false" for one in certain
-        ]
         if not branching:
             return [*doubts], reasons, [False]
         _, more, refusing = self.run(EventOrder(refuses=True))
-        if _without(times, branching) != _without(refusing.times, branching):
+        alike = _without(first.times, every) == _without(refusing.times, every)
+        if not (alike and refusing.passed <= first.passed):
             lines = ", ".join(map(self._line, branching))
             reasons.append(f"a thread does something else if a wait is not over: line {lines}")
         return [*doubts, *more.doubts], reasons, [False, True]
