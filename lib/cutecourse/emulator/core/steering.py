@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cutecourse.emulator.core.observer import Observer
 from cutecourse.emulator.core.waits import Held
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from cutecourse.emulator.core.bundle import Bundle, Split
     from cutecourse.emulator.core.machine import PendingWork
-    from cutecourse.emulator.memory.mbarriers import MBarrier
     from cutecourse.ptx.syntax import Instruction
 
 __all__ = ["Delay", "Execution", "Paused", "Steering"]
@@ -118,7 +117,7 @@ class Steering(Observer):
             self.times[place._replace(time=0)] += 1
         return True
 
-    def mbarrier_seen(self, bundle: Bundle, barrier: MBarrier, phases: int) -> None:
+    def mbarrier_seen(self, bundle: Bundle, barrier: Any, phases: int) -> None:
         """A warp goes on after a wait."""
         self._seen[id(bundle), barrier] = phases
         self.passed.add((_whose(bundle), barrier.rank, barrier.offset, phases))
