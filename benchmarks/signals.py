@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-__all__ = ["SLOT", "Signals", "mutants", "wrongs"]
+__all__ = ["SLOT", "Action", "Signals", "mutants", "wrongs"]
 
 SLOT = 16
 """The bytes of a slot."""
