@@ -24,8 +24,7 @@ from cutecourse.emulator import Proof, launch, prove
 from cutecourse.emulator.core.steering import Steering
 from cutecourse.emulator.prove.causes import CauseRecord, Causes
 from cutecourse.kernels import LaunchSpec, SpecError, twin
-from cutecourse.kernels.files import kernel_module
-from cutecourse.kernels.twinning import twins
+from cutecourse.kernels.files import kernel_module, kernel_names
 from cutecourse.runtime import launch_of
 from tools.facts import of_this_machine
 
@@ -36,10 +35,14 @@ SEEDS = 20
 
 
 def right_kernels() -> Iterator[str]:
-    """The modules of the kernels whose launch has a twin; a few fill theirs in on their page."""
-    for name in twins():
+    """The modules of the kernels in PTX or with a twin; a few twins are filled in on their page."""
+    for name in kernel_names():
+        kernel = kernel_module(name)
+        if hasattr(kernel, "broken"):
+            continue
         with suppress(SpecError):
-            twin(kernel_module(name).LAUNCH)
+            if kernel.LAUNCH.language != "ptx":
+                twin(kernel.LAUNCH)
             yield name
 
 

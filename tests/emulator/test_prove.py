@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from cutecourse.emulator import EmulatorError, EventOrder, prove, replay
-from cutecourse.emulator.errors import DeadlockError, ExitedCTAError, LaunchError
+from cutecourse.emulator.errors import DeadlockError, ExitedCTAError, LaunchError, SharedMemoryRace
 from cutecourse.protocols import Protocol
 from support.protocols import SLOW_READER, naive_search, small_pipelines
 
@@ -286,3 +286,57 @@ def test_a_cta_that_ends_before_work_of_another_has_come__is_found():
     assert proof.verdict == "counterexample"
     assert isinstance(proof.error, ExitedCTAError)
     assert prove(sent_to_a_cta(waits=True), grid=2, block=32).proved
+
+
+# --- fences and atomics -------------------------------------------------------------------------------------
+
+
+def flagged(between, *, meets=False):
+    """Warp 0 writes a word, warp 1 reads it, and each executes an instruction in between."""
+    return f"""
+.version 8.6
+.target sm_90
+.address_size 64
+.visible .entry k()
+{{
+    .shared .align 4 .b32 word, flag;
+    .reg .b32 %me, %old, %x;
+    .reg .pred %first, %reads;
+    mov.u32 %me, %tid.x;
+    setp.eq.u32 %first, %me, 0;
+    setp.ge.u32 %reads, %me, 32;
+    @%first st.shared.u32 [word], 0;
+    @%first st.shared.u32 [flag], 0;
+    bar.sync 0;
+    @%reads bra READ;
+    @%first st.shared.u32 [word], 9;
+    {between}
+    {"bar.arrive 1, 64;" if meets else ""}
+    bra END;
+READ:
+    {"bar.sync 1, 64;" if meets else ""}
+    {between}
+    ld.shared.u32 %x, [word];
+END:
+    ret;
+}}
+"""
+
+
+@pytest.mark.parametrize(
+    "between",
+    [
+        "fence.acq_rel.cta;",
+        "atom.shared.add.u32 %old, [flag], 1;",
+        "red.shared.add.u32 [flag], 1;",
+        "@%first st.volatile.shared.u32 [flag], 1;\n    ld.volatile.shared.u32 %old, [flag];",
+    ],
+)
+def test_a_race_that_the_order_of_fences_or_atomics_hides__is_found(between):
+    """The race check of a run takes the second of two fences to know what came before the first."""
+    proof = prove(flagged(between), grid=1, block=64)
+    assert proof.verdict == "counterexample"
+    assert isinstance(proof.error, SharedMemoryRace)
+    with pytest.raises(SharedMemoryRace):
+        replay(proof.order, flagged(between), grid=1, block=64)
+    assert prove(flagged(between, meets=True), grid=1, block=64).proved

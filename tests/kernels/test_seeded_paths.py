@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -39,6 +41,38 @@ def test_kept_runs__are_paths_and_use_each_stage_often_enough() -> None:
         row["module"] for row in kept["rows"]
     }
     for row in kept["rows"]:
-        assert row["paths"] == kept["seeds"], row
-        if hasattr(kernel_module(row["module"]), "STAGES"):
+        assert row["paths"] == len(range(*row["seeds"])), row
+        if row["module"] in seeded_paths.SMALL or hasattr(kernel_module(row["module"]), "STAGES"):
             assert row["turns"] >= seeded_paths.LEAST_TURNS or row["module"] == "tma_prefetch", row
+
+
+def part(first: int, end: int, **changes: int) -> dict[str, Any]:
+    row = {"module": "a", "events": 4, "turns": 3, "seeds": [first, end], "paths": end - first, **changes}
+    return {"recorded": {}, "rows": [row]}
+
+
+def test_parts__are_put_together() -> None:
+    whole = seeded_paths.merged([part(11, 31), part(1, 11)])
+    assert whole == part(1, 31)
+
+
+@pytest.mark.parametrize(
+    ("second", "words"),
+    [
+        (part(12, 31), "none may be missing or there twice"),
+        (part(10, 31), "none may be missing or there twice"),
+        (part(11, 31, events=5), "other events"),
+    ],
+)
+def test_parts_that_do_not_fit__are_refused(second: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        seeded_paths.merged([part(1, 11), second])
+
+
+def test_a_part__runs_the_seeds_after_another_one(tmp_path: Path) -> None:
+    parts = [str(tmp_path / f"{n}.json") for n in range(3)]
+    seeded_paths.main(["--only", "umma_one", "--seeds", "1:3", "--output", parts[0]])
+    seeded_paths.main(["--only", "umma_one", "--seeds", "1:5", "--after", parts[0], "--output", parts[1]])
+    seeded_paths.main(["--merge", *parts[:2], "--output", parts[2]])
+    (row,) = json.loads(Path(parts[2]).read_text(encoding="utf-8"))["rows"]
+    assert (row["seeds"], row["paths"]) == ([1, 5], 4)

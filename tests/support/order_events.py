@@ -216,8 +216,10 @@ class Teller(Observer):
         about = {"reads": True, "writes": False, "lane": lane, **about}
         self.tell(Issue(work, (self.thread(origin),), origin.site.line, kind, cells, **about))
 
-    def store_asked(self, origin: Any) -> None:
-        self.issue(origin, origin, "st.async", frozenset())
+    def store_asked(self, origin: Any, access: Any, index: int, barrier: Any) -> None:
+        per = access.size // self.unit
+        about = {"reads": access.reads, "writes": True, "scope": "cluster" if access.reads else None}
+        self.issue(origin, origin, "st.async", frozenset(range(index * per, (index + 1) * per)), **about)
 
     def commit_asked(self, origin: Any) -> None:
         self.tell(Commit(self.thread(origin), "tcgen05", origin, origin.lane % WARP_SIZE))

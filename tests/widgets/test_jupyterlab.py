@@ -44,6 +44,11 @@ bits""",
 from cutecourse.widgets import BankMap
 banks = BankMap("(32,64):(64,1)", accesses=[ldmatrix_access(), column_access(2)])
 banks""",
+    """from cutecourse.protocols import pipeline
+from cutecourse.widgets import StateGraph
+names = ("full[0]", "full[1]", "empty[0]", "empty[1]")
+walk = StateGraph(pipeline(2, 3), threads=("producer", "consumer"), barriers=names)
+walk""",
     "question.reveal(19)",
     """print('python knows', question.said, explorer.notation, explorer.selected, owners.thread, owners.cell)
 print('and of the box', box.swizzle, box.selected)
@@ -51,7 +56,8 @@ print('and of the cluster', masks.thr_id, masks.cta, masks.tile, 'and of event',
 print('and of step', stage.selected, stage.steps[stage.selected]['words'])
 print('and of the word', bits, bits.fields['start_address'], bits.problems)
 print('and of', tmem, tmem.place(70, 130))
-print('and of', banks, banks.cost)""",
+print('and of', banks, banks.cost)
+print('and of the way', walk.way, walk.state['at'], walk.removed)""",
 ]
 
 
@@ -243,6 +249,15 @@ def test_jupyterlab__clicks_compute_and_python_gets_what_was_said(notebook: Any)
     page.keyboard.press("ArrowDown")  # the notebook's own shortcuts keep away
     assert _cc(banks, "place").inner_text().startswith("(1, 0) has offset 64")
 
+    states = _cc(page, "states")
+    assert _cc(states, "goal", kind="deadlock").is_disabled()
+    _cc(states, "removed").select_option(label="producer 7: wait for empty[0], parity 0")
+    _cc(states, "board").focus()
+    for key in ("ArrowUp", "ArrowUp", "ArrowDown"):  # the consumer has to wait: its stage is not full
+        page.keyboard.press(key)
+    assert states.locator(".cc-states-board .cc-chosen").get_attribute("data-at") == "2,0"
+    _cc(states, "goal", kind="deadlock").click()
+
     ground = "(e) => getComputedStyle(e).backgroundColor"
     light = _cc(page, "explorer").evaluate(ground)
     page.evaluate("document.body.dataset.jpThemeLight = 'false'")  # what JupyterLab's dark theme sets
@@ -259,6 +274,7 @@ def test_jupyterlab__clicks_compute_and_python_gets_what_was_said(notebook: Any)
     assert f"and of {shown} (1, 70, 2)" in said
     shown = "BankMap('(32,64):(64,1)', access='column 2', swizzle=(5, 1, 5), selected=(1, 0))"
     assert f"and of {shown} BankAccess(wavefronts=1, ideal=1)" in said
+    assert "and of the way 00000000 [8, 0] 3" in said
     assert re.search(r"and of step \d+ CTA 0, warp 0 issues a load of a: the box 64×128 at \(64, 0\)", said)
 
 

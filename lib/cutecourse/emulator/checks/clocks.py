@@ -197,8 +197,10 @@ class Clocks:
         self.tick(bundle, rows)
 
     def fenced(self, row: Row) -> Row:
-        """The actions of each warp that a proxy fence follows which a clock knows of."""
-        return row[self.warps : 2 * self.warps]
+        """A clock with only those actions of each warp that a proxy fence follows which it knows of."""
+        fenced = row.copy()
+        fenced[: self.warps] = row[self.warps : 2 * self.warps]
+        return fenced
 
     def shown(self, row: Row) -> Row:
         """The actions of each warp of other CTAs that a clock has been shown."""

@@ -16,6 +16,7 @@ from cutecourse.emulator.checks.race_words import (
     describe_lanes,
     describe_scope,
     describe_thread,
+    describe_wait,
     report_meeting,
 )
 from cutecourse.emulator.checks.sparse import sparse_zeros
@@ -76,6 +77,10 @@ class Threads:
         """The tag of the write before the last one, if the same warp made both; else 0."""
         self.accesses: dict[int, Access] = {}
         """The last access at each line, for reports on operations that meet it."""
+        self._stores: dict[Origin, tuple[slice, int]] = {}
+        """For each st.async under way its units, and the component of its mbarrier."""
+        self._storers: dict[int, Origin] = {}
+        """By the component of an mbarrier, the last st.async that brings bytes to it."""
         self._views: dict[int, tuple[NDArray[Any], ...]] = {}
         self._cached: list[tuple[Any, Any]] = [(0, 0)] * clocks.warps
         self._cluster_of = np.arange(cohort.n * WARP_SIZE) // WARP_SIZE
@@ -136,7 +141,8 @@ class Threads:
         clusters: Any = self.clusters(lanes)
         if bundle.n > 1 and tags.ndim > 1:
             clusters = clusters[:, None]
-        bad = (writers // self.per_block != bundle.rank) & (tags >= shown[clusters, writers])
+        others, away = self._of_other_ctas(writers, bundle.rank)
+        bad = away & (tags >= shown[clusters, others])
         if any_true(bad):
             place = tuple(np.argwhere(bad)[0])
             byte = int(index[place[0]]) * access.size + sum(place[1:]) * self.plan.unit
@@ -144,6 +150,14 @@ class Threads:
             other = Use(writer, int(tags[place]) & self.clocks.line_mask, "write")
             origin = access.thread(bundle, lanes, int(place[0]))
             report_meeting("scope too narrow", origin, byte, other, describe_scope, access_of(access))
+
+    def _of_other_ctas(self, writers: NDArray[Any], rank: int) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+        """Among writers the warps of other CTAs than `rank`, and which those are; the others become warp 0.
+
+        A st.async shows its bytes to the cluster.
+        """
+        away = (writers < self.clocks.warps) & (writers // self.per_block != rank)
+        return np.where(away, writers, 0), away
 
     def _met(self, warp: int, clusters: Any, per: int) -> Any:
         """The least tag of what a warp has done since its lanes met, for each item of an access."""
@@ -283,7 +297,12 @@ class Threads:
         byte = int(index[position]) * access.size + (int(place[1]) * self.plan.unit if len(place) > 1 else 0)
         other = Use(self.clocks.components[by], tag & self.clocks.line_mask, action)
         origin = access.thread(bundle, lanes, position)
-        if same:
+        storer = self._storers.get(by) if action == "write" else None
+        if storer is not None:
+            other = Use(other.component, storer.site.line, "copy", storer)
+            hazard = "read before its wait" if access.reads and not access.writes else "race"
+            report_meeting(hazard, origin, byte, other, describe_wait, access_of(access))
+        elif same:
             report_meeting("same value written", origin, byte, other, _describe_same, access_of(access))
         else:
             report_meeting("race", origin, byte, other, describe_thread, access_of(access))
@@ -293,6 +312,29 @@ class Threads:
         per = CHUNK // self.plan.unit
         self.write_tag.reshape(-1, per)[first:][chunks] = 0
         self.read_tag.reshape(len(self.read_tag), -1, per)[:, first:][:, chunks] = 0
+
+    # --- stores that an mbarrier counts ---------------------------------------------------------------------
+
+    def store(self, origin: Origin, access: Access, index: int, component: int) -> None:
+        """Check and record a st.async or red.async when it is issued.
+
+        It is over for those who know the phase of the mbarrier `component` in which its bytes arrive.
+        """
+        bundle, per = origin.bundle, access.size // self.plan.unit
+        units = slice(index * per, (index + 1) * per)
+        combines = access.reads and bool((self.write_by[units] >= self.clocks.warps).any())
+        if not combines:
+            self.check(access, bundle, np.array([index]), np.array([origin.lane]), None)
+        self.write_tag[units] = self.clocks.never
+        self.write_by[units] = component
+        self._stores[origin] = units, component
+        self._storers[component] = origin
+
+    def stored(self, origin: Origin, tag: int) -> None:
+        """Note that the bytes of a st.async have come, just before its mbarrier counts them."""
+        units, component = self._stores.pop(origin)
+        if (self.write_by[units] == component).all():
+            self.write_tag[units] = tag
 
     # --- for operations -------------------------------------------------------------------------------------
 
@@ -332,7 +374,8 @@ class Threads:
             return None
         per = CHUNK // self.plan.unit
         tags, writers = self.write_tag.reshape(-1, per)[chunks], self.write_by.reshape(-1, per)[chunks]
-        bad = (writers // self.per_block != rank) & (tags >= self.clocks.shown(row)[writers])
+        others, away = self._of_other_ctas(writers, rank)
+        bad = away & (tags >= self.clocks.shown(row)[others])
         return self._first_write(bad, tags, writers, 0, chunks)
 
     def _first_write(

@@ -19,8 +19,8 @@ Simplified: lanes of one warp have one clock; emulator.checks.race_lanes compare
             that threads have read needs an order after these reads, and no proxy fence, although the ISA
             asks for one: the pipelines of CUTLASS have none. Waits have the scope of the cluster, and so do
             arrivals in a kernel with fences between threads. cp.async.mbarrier.arrive publishes all that its
-            thread has done when the copies are complete. What st.async writes is not recorded. Of several
-            reductions under way to the same bytes only the last is.
+            thread has done when the copies are complete. A red.async is compared with no other
+            asynchronous store. Of several reductions under way to the same bytes only the last is recorded.
 Source:     PTX ISA 9.0, Memory Consistency Model; FastTrack (see emulator.checks.clocks).
 """
 
@@ -97,6 +97,8 @@ class Races(Observer):
         self.cohort = cohort
         self.clocks = Clocks(cohort, plan.line_bits)
         self._fenced = plan.fenced
+        steering = cohort.machine.steering
+        self._trusts_flags = steering is None or steering.trusts_flags
         self.threads = Threads(cohort, self.clocks, plan)
         self.operations = Operations(cohort, self.clocks, self.threads)
         self.remote = RemoteUses(cohort, self.clocks)
@@ -166,7 +168,8 @@ class Races(Observer):
     def flagged(self, bundle: Bundle, mask: Mask) -> None:
         """Warps run an access or a fence that may publish their work or acquire the work of others."""
         rows = warps_of(bundle.full if mask is None else mask)
-        self.clocks.pass_on(_FLAGS, bundle, rows)
+        if self._trusts_flags:
+            self.clocks.pass_on(_FLAGS, bundle, rows)
         self.threads.lanes.meet(bundle, rows)
 
     def proxies_fenced(self, bundle: Bundle, mask: Mask) -> None:
@@ -228,6 +231,7 @@ class Races(Observer):
         clock = self._barriers[barrier]
         if work is not None:
             clock.arrive(self._carried[work])
+            self.threads.stored(work, clock.tag(work.site.line))
         elif self._fenced:
             self.clocks.release(origin.bundle, barrier.cluster, clock)
 
@@ -241,9 +245,10 @@ class Races(Observer):
         self.clocks.tick(bundle, barrier.cluster)
         self.threads.lanes.meet(bundle, barrier.cluster)
 
-    def store_asked(self, origin: Origin) -> None:
-        """Keep the thread's clock for the mbarrier that its bytes reach later."""
+    def store_asked(self, origin: Origin, access: Access, index: int, barrier: tuple[int, int]) -> None:
+        """Check and record a store, and keep the clock that it brings to its mbarrier later."""
         cluster = origin.lane // WARP_SIZE
+        self.threads.store(origin, access, index, self.clocks.component("mbarrier", *barrier))
         self.clocks.show(origin.bundle, cluster)
         self._carried[origin] = self.clocks.row(origin.bundle, cluster).copy()
         self.clocks.tick(origin.bundle, cluster)
@@ -269,6 +274,8 @@ class Races(Observer):
         away: bool,
     ) -> None:
         """Check and record a warp's access."""
+        if access.flags and not self._trusts_flags:
+            return
         index = index.reshape(-1)
         self.threads.check(access, bundle, index, lanes, values)
         if self.threads.plan.asynchronous:

@@ -171,8 +171,6 @@ class Facts:
     """The work that is done when the thread goes on."""
     may_fail: bool = False
     """True if the thread may go on although what it waits for has not come; its result says which."""
-    gives_up: bool = False
-    """True if it may fail because a time is over, although what it waits for has come."""
     completes: Literal["arrivals", "bytes"] | None = None
     """Its effect on an mbarrier, now or when its work is done."""
     uses_cluster: bool = False

@@ -67,6 +67,7 @@ class OrderKeeper(Protocol):
     """Decides when threads and work may go on (core.steering); the scheduler and `defer` ask it."""
 
     refuses: bool
+    trusts_flags: bool
     paused: list[Any]
 
     def lets(self, bundle: Any, instruction: Any, *, may_fail: bool) -> bool:
@@ -81,8 +82,8 @@ class OrderKeeper(Protocol):
     def release(self) -> bool:
         """End all delays; False if there are none."""
 
-    def refuse(self, bundle: Any, line: int, what: Hashable) -> bool:
-        """True the first time that a warp asks for something at a line."""
+    def refuse(self, bundle: Any, line: int, barrier: Hashable, phase: int) -> bool:
+        """True the first time that a warp asks at a line for a phase that it does not know to be complete."""
 
 
 @dataclass(eq=False)

@@ -156,7 +156,10 @@ class Observer:
         """The thread, or `work` that it issued earlier, arrives; the barrier counts the arrival next."""
 
     def mbarrier_expected(self, barrier: MBarrier, origin: Origin) -> None:
-        """The current phase of an mbarrier has been told to wait for more bytes, or for one more arrival."""
+        """The current phase of an mbarrier has been told to wait for bytes of its own `expect_tx`."""
+
+    def mbarrier_raised(self, barrier: MBarrier, origin: Origin) -> None:
+        """The current phase of an mbarrier waits for one more arrival, which copies of the lane bring."""
 
     def mbarrier_received(self, barrier: MBarrier, origin: Origin, work: Origin | None) -> None:
         """Bytes arrive from a st.async, `work`, or (None) from the thread; the barrier counts them next.
@@ -170,8 +173,12 @@ class Observer:
     def mbarrier_seen(self, bundle: Bundle, barrier: MBarrier, phases: int) -> None:
         """A warp has waited for the last phase that is complete, or has found it complete."""
 
-    def store_asked(self, origin: Origin) -> None:
-        """A lane issues a st.async or red.async, which brings its bytes to an mbarrier later."""
+    def store_asked(self, origin: Origin, access: Access, index: int, barrier: tuple[int, int]) -> None:
+        """A lane issues a st.async or red.async, which brings its bytes to an mbarrier later.
+
+        index    the position of its word in the cohort's shared memory, in units of the access's size.
+        barrier  the rank and the offset of the mbarrier.
+        """
 
     def commit_asked(self, origin: Origin) -> None:
         """A lane issues a tcgen05.commit, which arrives when the lane's earlier operations are complete."""
@@ -385,6 +392,7 @@ class Listeners:
         mbarrier_used = _of(Observer.mbarrier_used)
         copies_counted = _of(Observer.copies_counted)
         mbarrier_expected = _of(Observer.mbarrier_expected)
+        mbarrier_raised = _of(Observer.mbarrier_raised)
         mbarrier_arrived = _of(Observer.mbarrier_arrived)
         mbarrier_received = _of(Observer.mbarrier_received)
         mbarrier_completed = _of(Observer.mbarrier_completed)

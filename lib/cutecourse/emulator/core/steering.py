@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cutecourse.emulator.core.observer import Observer
 from cutecourse.emulator.core.waits import Held
@@ -70,7 +70,8 @@ class Steering(Observer):
     ) -> None:
         """Delay some events, or put some into an order.
 
-        refuses  lets a timed wait give up at once where the thread then does something else.
+        refuses  lets a test of an mbarrier fail once where the thread then does something else; otherwise
+                 such a test waits, until nothing else can go on.
         script   events that happen in this order, before all of those in `later`. A `Delay` stands for the
                  event that it could delay.
         """
@@ -79,6 +80,12 @@ class Steering(Observer):
         self._ordered = {*script, *later} if script else set()
         self.refuses = refuses
         self._refused: set[Hashable] = set()
+        self._seen: dict[tuple[int, Hashable], int] = {}
+        """By the bundle's id and the barrier, how many phases the warp has seen complete."""
+        self.passed: set[Hashable] = set()
+        """For each wait that is over: the warp, the barrier's CTA and offset, and the phases complete."""
+        self.trusts_flags = True
+        """False if fences, atomics and strong accesses order nothing for the race check."""
         self.times: Counter[Execution] = Counter()
         """How often each warp has executed each instruction; `time` is 0."""
         self.paused: list[Paused] = []
@@ -110,8 +117,10 @@ class Steering(Observer):
             self.times[place._replace(time=0)] += 1
         return True
 
-    def mbarrier_seen(self, bundle: Bundle, barrier: object, phases: int) -> None:
+    def mbarrier_seen(self, bundle: Bundle, barrier: Any, phases: int) -> None:
         """A warp goes on after a wait."""
+        self._seen[id(bundle), barrier] = phases
+        self.passed.add((_whose(bundle), barrier.rank, barrier.offset, phases))
         place = self.asked.get(id(bundle))
         if place is not None:
             self.times[place._replace(time=0)] += 1
@@ -165,15 +174,23 @@ class Steering(Observer):
         for one in paused:
             one.bundle.unpark(one.split)
 
-    def refuse(self, bundle: Bundle, line: int, what: Hashable) -> bool:
-        """True the first time that a warp asks for something at a line."""
-        key = (id(bundle), line, what)
-        if key in self._refused:
+    def refuse(self, bundle: Bundle, line: int, barrier: Hashable, phase: int) -> bool:
+        """True the first time that a warp asks at a line for a phase that it does not know to be complete.
+
+        phase  how many phases are complete. Before the first one, everybody knows the answer.
+        """
+        key = (id(bundle), line, barrier, phase)
+        if key in self._refused or phase == self._seen.get((id(bundle), barrier), 0):
             return False
         self._refused.add(key)
         return True
 
     def _place(self, bundle: Bundle, instruction: Instruction) -> Execution:
-        x, y, z = bundle.cohort.blocks[0, bundle.rank].tolist()
-        place = Execution((x, y, z), bundle.warp, instruction.line, 0)
+        place = Execution(*_whose(bundle), instruction.line, 0)
         return place._replace(time=self.times[place])
+
+
+def _whose(bundle: Bundle) -> tuple[tuple[int, int, int], int]:
+    """The block and the number of a bundle's warp."""
+    x, y, z = bundle.cohort.blocks[0, bundle.rank].tolist()
+    return (x, y, z), bundle.warp

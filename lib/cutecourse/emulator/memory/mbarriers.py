@@ -275,9 +275,9 @@ class MBarrier:
                 f" {MAX_COUNT} can be",
             )
         self.pending += count
-        self.cohort.machine.changes += 1
-        for tell in self.cohort.listeners.mbarrier_expected:
+        for tell in self.cohort.listeners.mbarrier_raised:
             tell(self, origin)
+        self.cohort.machine.changes += 1
 
     def complete_tx(
         self,

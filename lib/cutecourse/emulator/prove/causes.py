@@ -5,7 +5,8 @@ the order of each thread, and the waits that have passed, force it:
 
 - an arrival, an expectation of bytes or arrivals, or a completion of bytes in phase n comes after phase n - 1
   is complete;
-- what a phase expects comes before one of the arrivals that complete it;
+- the bytes that a phase expects, and the arrivals of copies that it waits for on top of its count, are
+  announced before one of the arrivals that it counts;
 - a wait for phase n begins after phase n - 1 is complete, and passes before phase n + 1 is;
 - work that signals another CTA's mbarrier is over before that CTA ends. (The race check sees to what threads
   do there themselves.)
@@ -49,6 +50,7 @@ from cutecourse.emulator.memory.mbarriers import MBarrier, MBarriers
 if TYPE_CHECKING:
     from cutecourse.emulator.instructions.bulk.pieces import Piece
     from cutecourse.emulator.instructions.bulk.request import Copy
+    from cutecourse.emulator.memory.access import Access
 
 __all__ = ["CauseRecord", "Causes", "Doubt", "Logged", "Place"]
 
@@ -60,7 +62,8 @@ Place = tuple[Delay, str, int]
 class Doubt(NamedTuple):
     """Two events that a legal order exchanges.
 
-    kind   "early arrival", "late expectation", "early wait", "lapped wait" or "block gone".
+    kind   "early arrival", "late expectation", "early wait", "lapped wait" or "block gone"; "flag" for two
+           fences, atomics or strong accesses, by which the race check takes one thread to know the other.
     where  the barrier, or the block, in words.
     early  the event that comes too early if `late` comes late. A `Delay` stands for the event that it delays.
     """
@@ -85,6 +88,7 @@ class CauseRecord:
     events: int = 0
     """Arrivals, expectations, completions of bytes, and waits."""
     phases: int = 0
+    flags: list[Doubt] = field(default_factory=list)
     log: list[Logged] | None = None
     """The events in their order, if they are wanted."""
 
@@ -132,6 +136,18 @@ class _Event(NamedTuple):
         return Delay(self.place, work=self.work)
 
 
+class _Arrival(NamedTuple):
+    """An arrival, or bytes that came.
+
+    row     what the thread knows, or the issuer of the work.
+    counts  True if the barrier's count includes it: it is an arrival, and not one that was announced.
+    """
+
+    event: _Event
+    row: Row
+    counts: bool
+
+
 class _IssuedWork(NamedTuple):
     """What the issuer of work knew, and where it issued the work."""
 
@@ -147,7 +163,7 @@ class _Barrier:
     def __init__(self, clock: BarrierClock, where: str) -> None:
         self.clock = clock
         self.where = where
-        self.arrived: dict[int, list[_Event]] = defaultdict(list)
+        self.arrived: dict[int, list[_Arrival]] = defaultdict(list)
         self.expected: dict[int, list[_Event]] = defaultdict(list)
         self.waited: dict[int, list[_Event]] = defaultdict(list)
         self.done: dict[int, Row] = {}
@@ -169,6 +185,10 @@ class Causes(Observer):
         """The commits of each thread so far, by its warp's number and its lane."""
         self._multiplied: WeakKeyDictionary[InFlight, Row] = WeakKeyDictionary()
         self._arriving: Origin | None = None
+        self._raising: set[Origin] = set()
+        """The cp.async arrivals for which their phases wait on top of the count."""
+        self._flagged: dict[int, _Event] = {}
+        """The last fence, atomic or strong access of each warp."""
         self._ended: dict[int, Row] = {}
         """For each rank the clocks of its warps that have ended, merged."""
         self._sent: dict[tuple[int, Hashable], tuple[int, _Event]] = {}
@@ -193,7 +213,11 @@ class Causes(Observer):
         clock = barrier.clock
         if phase < 0 or self._entry(row, clock.component) >= self.clocks.entry(clock.base + phase + 1):
             return []
-        return [one for one in barrier.arrived[phase] if one.tag >= self._entry(row, one.agent)]
+        return [one.event for one in barrier.arrived[phase] if not self._knows(row, one.event)]
+
+    def _knows(self, row: Row, event: _Event) -> bool:
+        """True if an event is known to one who knows `row`."""
+        return event.tag < self._entry(row, event.agent)
 
     def _log(self, barrier: _Barrier, phase: int, event: _Event, row: Row, *, is_part: bool = True) -> None:
         """Log an event; who knows that a phase is complete knows the events that are part of it."""
@@ -206,13 +230,15 @@ class Causes(Observer):
     def _doubt(self, kind: str, barrier: _Barrier, phase: int, event: _Event, late: _Event) -> None:
         self.found.doubts.append(Doubt(kind, barrier.where, phase, event.delay, late.delay))
 
-    def _arrival(self, barrier: _Barrier, phase: int, row: Row, event: _Event) -> None:
+    def _arrival(
+        self, barrier: _Barrier, phase: int, row: Row, event: _Event, *, counts: bool = True
+    ) -> None:
         """Something arrives in a phase, and knows `row`."""
         self.found.events += 1
         for late in self._unknown(row, barrier, phase - 1):
             self._doubt("early arrival", barrier, phase, event, late)
         self._log(barrier, phase, event, row)
-        barrier.arrived[phase].append(event)
+        barrier.arrived[phase].append(_Arrival(event, row, counts))
         barrier.clock.arrive(row)
 
     def _completed(self, barrier: _Barrier) -> None:
@@ -221,12 +247,14 @@ class Causes(Observer):
         clock.complete()
         self.found.phases += 1
         assert clock.done is not None
+        arrived = barrier.arrived[phase]
         for event in barrier.expected.pop(phase, ()):
-            if event.tag >= self._entry(clock.done, event.agent):
-                self._doubt("late expectation", barrier, phase, barrier.arrived[phase][-1], event)
+            if not any(one.counts and self._knows(one.row, event) for one in arrived):
+                early = next(one.event for one in reversed(arrived) if not self._knows(one.row, event))
+                self._doubt("late expectation", barrier, phase, early, event)
         for event in barrier.waited.pop(phase - 1, ()):
-            if event.tag >= self._entry(clock.done, event.agent):
-                self._doubt("lapped wait", barrier, phase - 1, barrier.arrived[phase][-1], event)
+            if not self._knows(clock.done, event):
+                self._doubt("lapped wait", barrier, phase - 1, arrived[-1].event, event)
         barrier.done[phase] = clock.done
         barrier.arrived.pop(phase - 2, None)
         barrier.done.pop(phase - 2, None)
@@ -244,6 +272,15 @@ class Causes(Observer):
         self.clocks.learn(bundle, 0, barrier.done.get(phase))
         if by_parity:
             self._log(barrier, phase, event, self._row(bundle), is_part=False)
+
+    def flagged(self, bundle: Bundle, mask: Mask) -> None:
+        """A warp may publish what it did, or learn what others published before in this run."""
+        event, row = self._event(bundle), self._row(bundle)
+        for late in self._flagged.values():
+            if not self._knows(row, late):
+                self.found.flags.append(Doubt("flag", "", 0, event.delay, late.delay))
+        self._flagged[bundle.number] = event
+        self.clocks.tick(bundle, 0)
 
     # --- barriers of warps ----------------------------------------------------------------------------------
 
@@ -309,15 +346,15 @@ class Causes(Observer):
         self._arriving = origin
         held = self._barriers[_key(barrier)]
         if work is not None:
-            self._work(barrier, self._issued[work])
+            self._work(barrier, self._issued[work], counts=True)
         elif origin in self._issued:
-            self._work(barrier, self._issued[origin])
+            self._work(barrier, self._issued[origin], counts=origin not in self._raising)
         else:
             event = self._event(origin.bundle)
             self._arrival(held, barrier.phase, self._row(origin.bundle).copy(), event)
             self.clocks.tick(origin.bundle, 0)
 
-    def _work(self, barrier: MBarrier, issued: _IssuedWork) -> None:
+    def _work(self, barrier: MBarrier, issued: _IssuedWork, *, counts: bool) -> None:
         """Work that a thread issued earlier signals an mbarrier."""
         row, event = issued.row, issued.event
         warp, lane, count = issued.commit
@@ -329,13 +366,20 @@ class Causes(Observer):
             row[streams[barrier.rank]] = self.clocks.entry(count)
             event = event._replace(agent=streams[barrier.rank], tag=self.clocks.tag(count, 0))
         held = self._barriers[_key(barrier)]
-        self._arrival(held, barrier.phase, row, event)
+        self._arrival(held, barrier.phase, row, event, counts=counts)
         self._sent[barrier.rank, _key(barrier)] = (barrier.phase, event)
 
     def mbarrier_expected(self, barrier: MBarrier, origin: Origin) -> None:
-        """A phase waits for more; an arrival that says so itself comes at the same moment."""
-        if origin is self._arriving:
-            return
+        """A phase waits for more bytes; an arrival that says so itself comes at the same moment."""
+        if origin is not self._arriving:
+            self._expectation(barrier, origin)
+
+    def mbarrier_raised(self, barrier: MBarrier, origin: Origin) -> None:
+        """A phase waits for an arrival more, that of copies."""
+        self._raising.add(origin)
+        self._expectation(barrier, origin)
+
+    def _expectation(self, barrier: MBarrier, origin: Origin) -> None:
         held, event = self._barriers[_key(barrier)], self._event(origin.bundle)
         self.found.events += 1
         for late in self._unknown(self._row(origin.bundle), held, barrier.phase - 1):
@@ -346,12 +390,10 @@ class Causes(Observer):
     def mbarrier_received(self, barrier: MBarrier, origin: Origin, work: Origin | None) -> None:
         """Bytes of a st.async, or those that a thread announces itself, arrive."""
         if work is not None:
-            self._work(barrier, self._issued[work])
+            self._work(barrier, self._issued[work], counts=False)
         else:
-            event = self._event(origin.bundle)
-            self._arrival(
-                self._barriers[_key(barrier)], barrier.phase, self._row(origin.bundle).copy(), event
-            )
+            held, event = self._barriers[_key(barrier)], self._event(origin.bundle)
+            self._arrival(held, barrier.phase, self._row(origin.bundle).copy(), event, counts=False)
             self.clocks.tick(origin.bundle, 0)
 
     def mbarrier_completed(self, barrier: MBarrier) -> None:
@@ -370,7 +412,7 @@ class Causes(Observer):
         self._issued[key] = _IssuedWork(self._row(bundle).copy(), event, commit)
         self.clocks.tick(bundle, 0)
 
-    def store_asked(self, origin: Origin) -> None:
+    def store_asked(self, origin: Origin, access: Access, index: int, barrier: tuple[int, int]) -> None:
         """Keep what the issuer of a st.async or red.async knows."""
         self._issue(origin, origin.bundle)
 
@@ -393,7 +435,7 @@ class Causes(Observer):
         assert copy.to is not None
         barrier = self.cohort.own(MBarriers).live.get(copy.to.barriers[position])
         if barrier is not None:
-            self._work(barrier, self._issued[copy])
+            self._work(barrier, self._issued[copy], counts=False)
 
     def multiplication_reached(self, bundle: Bundle, cluster: int, multiplication: InFlight) -> None:
         """Let a wgmma know what each of its four warps knows as it reaches it, and nothing later."""

@@ -22,7 +22,7 @@ from cutecourse.ptx.checks import names, registers
 from cutecourse.ptx.scopes import Register, Scope
 from cutecourse.ptx.syntax import Address, Instruction
 
-__all__ = ["branching_tests", "choices"]
+__all__ = ["choices", "tests"]
 
 
 def choices(program: Program) -> list[str]:
@@ -33,18 +33,16 @@ def choices(program: Program) -> list[str]:
     return list(dict.fromkeys(found.reasons()))
 
 
-def branching_tests(program: Program) -> tuple[list[int], list[int]]:
-    """The lines of tests after whose answer false a thread does more than ask again.
-
-    Returns: those of waits that may give up early, and those of tests whose answer is certain.
-    """
-    found: tuple[list[int], list[int]] = ([], [])
+def tests(program: Program) -> tuple[list[int], list[int]]:
+    """The lines of all tests, and of those after whose answer false a thread does more than ask again."""
+    every, branching = [], []
     for name, flat in program.flat.items():
-        facts = program.facts[name]
-        for position, outcome in outcomes_of(flat, facts).items():
+        for position, outcome in outcomes_of(flat, program.facts[name]).items():
+            line = flat.instructions[position].line
+            every.append(line)
             if not outcome.again and outcome.decided:
-                found[not facts[position].gives_up].append(flat.instructions[position].line)
-    return found
+                branching.append(line)
+    return every, branching
 
 
 class _Taint:
@@ -87,11 +85,12 @@ class _Taint:
         for use in facts.uses:
             if use.reads and use.space in self.memories:
                 return self.memories[use.space]
-        start = 0 if not facts.result or (one.operands and isinstance(one.operands[0], Address)) else 1
-        return self._read(function, one, scope, start)
+        return self._read(function, one, facts, scope)
 
-    def _read(self, function: str, one: Instruction, scope: Scope, start: int) -> Instruction | None:
-        for operand in one.operands[start:]:
+    def _read(self, function: str, one: Instruction, facts: Facts, scope: Scope) -> Instruction | None:
+        """The source of a value that an instruction reads; None if it reads no such value."""
+        has_result = facts.result and one.operands and not isinstance(one.operands[0], Address)
+        for operand in one.operands[1 if has_result else 0 :]:
             for register in registers(operand, scope):
                 if (function, register) in self.registers:
                     return self.registers[function, register]
@@ -107,7 +106,7 @@ class _Taint:
             if isinstance(guard, Register):
                 source = self.registers.get((function, guard))
             if source is None and (facts.meets_others or facts.flow in {Flow.CALL, Flow.BRANCH}):
-                source = self._read(function, one, scope, 0)
+                source = self._read(function, one, facts, scope)
             if source is not None:
                 yield (
                     f"{self._at(one)} depends on {self._at(source)}, whose value depends on the order of"

@@ -25,7 +25,7 @@ class EventOrder:
 
     delays   warps that pause, or work that completes, when nothing else can go on.
     script   or events in this order, each before all of `later`; a `Delay` stands for what it would delay.
-    refuses  True if timed waits give up once at once, where the thread then does something else.
+    refuses  True if tests of mbarriers fail once, where the thread then does something else.
     """
 
     delays: tuple[Delay, ...] = ()
@@ -47,7 +47,7 @@ class EventOrder:
             for delay in self.script[-_SHOWN:]:
                 yield f"  {_event(delay, module)}"
         if self.refuses:
-            yield "each wait with a time limit gives up once before it is over."
+            yield "each test of an mbarrier that decides about more than waiting fails once."
 
     def to_json(self) -> str:
         """The order as a text, for `cutecourse emulate --order`."""

@@ -12,7 +12,7 @@ from cutecourse.emulator.core.steering import Execution, Steering
 from cutecourse.emulator.errors import BudgetExceeded, EmulatorError, LaunchError
 from cutecourse.emulator.launch import LaunchResult, launch, program_of
 from cutecourse.emulator.prove.causes import CauseRecord, Causes, Doubt
-from cutecourse.emulator.prove.choices import branching_tests, choices
+from cutecourse.emulator.prove.choices import choices, tests
 from cutecourse.emulator.prove.order import EventOrder
 from cutecourse.emulator.tools.explore import Launch, Outcome, Rules, end_of, from_arguments
 from cutecourse.ptx.checked import CheckedModule
@@ -139,14 +139,11 @@ class _Prover:
         self.runs = 0
         self._first: Outcome | None = None
 
-    def run(
-        self, order: EventOrder | None = None, *, logs: bool = False
-    ) -> tuple[Outcome, CauseRecord, Steering]:
-        """Run the launch once, in an order or as it comes.
-
-        Raises: `_Found` if the run goes wrong, ends otherwise than the first one, or comes to its budget.
-        """
-        steering, found = (order or EventOrder()).steering(), CauseRecord(log=[] if logs else None)
+    def _once(
+        self, order: EventOrder, found: CauseRecord, *, trusts_flags: bool = True
+    ) -> tuple[Outcome, Steering]:
+        steering = order.steering()
+        steering.trusts_flags = trusts_flags
         self.runs += 1
 
         def steered(seed: int, recorder: Any) -> Any:
@@ -154,7 +151,17 @@ class _Prover:
                 seed, recorder, steering=steering, observe=lambda cohort: Causes(cohort, steering, found)
             )
 
-        outcome, _, _ = end_of(steered, 0, None, self._compare)
+        return end_of(steered, 0, None, self._compare)[0], steering
+
+    def run(
+        self, order: EventOrder | None = None, *, logs: bool = False
+    ) -> tuple[Outcome, CauseRecord, Steering]:
+        """Run the launch once, in an order or as it comes.
+
+        Raises: `_Found` if the run goes wrong, ends otherwise than the first one, or comes to its budget.
+        """
+        found = CauseRecord(log=[] if logs else None)
+        outcome, steering = self._once(order or EventOrder(), found)
         if isinstance(outcome.raised, BudgetExceeded):
             raise _Found(verdict="incomplete", reasons=(outcome.raised.problem,))
         self._first = self._first or outcome
@@ -168,7 +175,8 @@ class _Prover:
         try:
             first, found, steering = self.run()
             seen = {"events": found.events, "phases": found.phases, "notes": first.notes}
-            doubts, reasons, ways = self._other_branches(program, found.doubts, steering.times)
+            doubts, reasons, ways = self._other_branches(program, found.doubts, steering)
+            reasons += self._ordered_by_flags(found.flags)
             self._try_delays(doubts, ways)
             is_closed = not reasons and len(ways) == 1 and all(one.kind != "block gone" for one in doubts)
             orders = self._all_orders() if doubts and is_closed else 1
@@ -182,25 +190,46 @@ class _Prover:
         return {**seen, "verdict": "incomplete", "reasons": tuple(reasons)}
 
     def _other_branches(
-        self, program: Program, doubts: Sequence[Doubt], times: Mapping[Execution, int]
+        self, program: Program, doubts: Sequence[Doubt], first: Steering
     ) -> tuple[list[Doubt], list[str], list[bool]]:
-        """What threads do if waits that decide about more than waiting are not over.
+        """What threads do if tests that decide about more than waiting fail.
 
-        Returns: the doubts of all runs; the reasons for which one run does not stand for all orders; whether
-                 waits give up at once: no, and also yes where that changes what a thread does next.
+        In the first run such a test waits until it is true. In another one it fails once wherever its thread
+        does not know the answer. Suppose that both have the same events but for waits, and that the second
+        one waits for no phase that the first one does not wait for. Then what comes before what in the second
+        run does so in every order, whatever each test says, and a condition that holds in it holds in all.
+
+        Returns: the doubts of all runs; the reasons for which these runs do not stand for all orders; whether
+                 tests fail: no, and also yes where that changes what a thread does next.
         """
-        branching, certain = branching_tests(program)
+        every, branching = tests(program)
         reasons = choices(program)
-        reasons += [
-            f"a thread does something else if the test at line {self._line(one)} is false" for one in certain
-        ]
         if not branching:
             return [*doubts], reasons, [False]
         _, more, refusing = self.run(EventOrder(refuses=True))
-        if _without(times, branching) != _without(refusing.times, branching):
+        alike = _without(first.times, every) == _without(refusing.times, every)
+        if not (alike and refusing.passed <= first.passed):
             lines = ", ".join(map(self._line, branching))
             reasons.append(f"a thread does something else if a wait is not over: line {lines}")
         return [*doubts, *more.doubts], reasons, [False, True]
+
+    def _ordered_by_flags(self, flags: Sequence[Doubt]) -> list[str]:
+        """Look for uses of shared memory that only fences, atomics or strong accesses order.
+
+        The race check takes each of them to know all earlier ones of the run. Another order may exchange two.
+        """
+        if not flags:
+            return []
+        outcome, _ = self._once(EventOrder(), CauseRecord(), trusts_flags=False)
+        if outcome.raised is None:
+            return []
+        for doubt in _some(flags):
+            if perf_counter() > self._until:
+                break
+            self.run(EventOrder((doubt.late,)))
+        line = "" if outcome.raised.line is None else f" at line {self._line(outcome.raised.line)}"
+        what = f"only fences, atomics or strong accesses order the uses of shared memory{line}"
+        return [f"{what}; the orders that were tried went well"]
 
     def _try_delays(self, doubts: Sequence[Doubt], ways: Sequence[bool]) -> None:
         """Let the late event of each doubt come as late as it can, and then pairs of them."""

@@ -21,6 +21,7 @@ from cutecourse.emulator.core.registry import instruction
 from cutecourse.emulator.core.site import Site
 from cutecourse.emulator.errors import AddressError, UninitializedRead
 from cutecourse.emulator.instructions.stating import ASYNCHRONOUS_BYTES, by_modifiers, bytes_of
+from cutecourse.emulator.memory.access import Access
 from cutecourse.emulator.memory.cta_ranks import check_alive
 from cutecourse.emulator.memory.mbarriers import MBarriers
 from cutecourse.emulator.memory.proxies import BY_THREADS
@@ -45,6 +46,7 @@ def _define(site: Site, kind: str, count: int, space: str, combine: Reduction | 
     if len(sources) != count:
         site.invalid(f"{len(sources)} sources for {count} words")
     name = site.instruction.name
+    access = Access(site, "shared::cluster", n_bytes, count, reads=combine is not None, writes=True)
 
     def step(bundle: Bundle, mask: Mask) -> None:
         cohort = bundle.cohort
@@ -77,7 +79,7 @@ def _define(site: Site, kind: str, count: int, space: str, combine: Reduction | 
                     f"{name} at shared offset {offset} of CTA {rank}, which was never written",
                 )
             for tell in cohort.listeners.store_asked:
-                tell(origin)
+                tell(origin, access, start // size, (rank, at))
             held = cohort.shared[start : start + size].view(values.dtype)
             bundle.machine.defer(_complete, origin, held, written, values[origin.lane], combine, place)
 

@@ -352,9 +352,14 @@ class _Look:
     def _refuses(self, bundle: Bundle, barrier: MBarrier) -> bool:
         """True if a steering wants the first answer to be false because the kernel then does other things."""
         steering = bundle.machine.steering
-        if steering is None or not steering.refuses or self.name == "test_wait" or self.again:
+        if steering is None or not steering.refuses or self.again:
             return False
-        return steering.refuse(bundle, self.line, (barrier, barrier.phase))
+        return steering.refuse(bundle, self.line, barrier, barrier.phase)
+
+    def insists(self, bundle: Bundle) -> bool:
+        """True if a steering wants the answer true, however long that takes."""
+        steering = bundle.machine.steering
+        return steering is not None and not steering.refuses and not self.again
 
     def tell(self, groups: list[Group], outcome: str) -> None:
         """Record the outcome of waits."""
@@ -425,7 +430,7 @@ def test_wait(site: Site) -> Step:
             return following
         asked = bundle.own(_Asked)
         asked[site] = asked.get(site, 0) + 1
-        if asked[site] > _IMPATIENT:
+        if asked[site] > _IMPATIENT or look.insists(bundle):
             look.tell(blocked, "blocked")
             return look.sleep(bundle, split, blocked, passed, following)
         look.tell(blocked, "false")
@@ -436,7 +441,7 @@ def test_wait(site: Site) -> Step:
     return control
 
 
-@instruction("mbarrier.try_wait", control=True, facts=replace(_WAIT, gives_up=True))
+@instruction("mbarrier.try_wait", control=True, facts=_WAIT)
 def try_wait(site: Site) -> Step:
     """Test whether a phase of an mbarrier has completed, and wait for it for a limited time.
 
@@ -460,7 +465,8 @@ def try_wait(site: Site) -> Step:
             return following
         steering = bundle.machine.steering
         refused = steering is not None and steering.refuses and not look.again
-        if refused or bundle.machine.random.randrange(_SPURIOUS) == 0:
+        gives_up = bundle.machine.random.randrange(_SPURIOUS) == 0
+        if refused or (gives_up and not look.insists(bundle)):
             look.tell(blocked, "false")
             split.at = following
             return WAIT
