@@ -195,16 +195,17 @@ def source(exhibit: Exhibit) -> str:
     found = SEEDS - row["seeds"].get("", 0)
     where = f"{exhibit.project}, {_linked(exhibit)}; {_code(exhibit.file)}"
     by = "Found by us, by reading" if by_us(exhibit) else "Published"
-    gpu = f"on {machine()['gpu']}: {_runs(exhibit)}" if exhibit.runs_on_hopper else _NO_GPU
-    tools = f"compute-sanitizer: {_sanitizer(exhibit)}"
     late = f"; with a warp that is late: {_late(exhibit)}" if exhibit.delay else ""
+    gpu = "it needs a Blackwell GPU, and we had none"
+    if exhibit.runs_on_hopper:
+        gpu = f"compute-sanitizer: {_sanitizer(exhibit)}; on {machine()['gpu']}: {_runs(exhibit)}{late}"
     return f"""**{by}:** {where}. *{_sentence(exhibit.status)}* Symptom: {exhibit.symptom}.
 
 **The rule:** {exhibit.rule} ({_document(exhibit.section)})
 
-**Who finds it:** the emulator under {found} of {SEEDS} seeds; {tools}; {gpu}{late}.
+**Who finds it:** the emulator under {found} of {SEEDS} seeds; {gpu}.
 
-**In your kernel,** look for {exhibit.look_for}. The command for this one, as a pattern:
+**In your kernel,** look for {_ended(exhibit.look_for)} The command for this one, as a pattern:
 
 ```bash
 {command(exhibit, f"{exhibit.name}/broken.ptx")}
@@ -238,7 +239,11 @@ def _code(file: str) -> str:
 
 
 def _sentence(words: str) -> str:
-    return words[:1].upper() + words[1:] + "."
+    return words[:1].upper() + _ended(words[1:])
+
+
+def _ended(words: str) -> str:
+    return words if words.endswith("?") else f"{words}."
 
 
 def _document(section: str) -> str:
