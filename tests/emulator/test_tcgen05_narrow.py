@@ -283,6 +283,17 @@ def test_block_scale__of_a_pair_takes_its_rows_of_a_and_all_of_b_in_each_cta(m, 
     np.testing.assert_array_equal(found.reshape(m, n), wanted)
 
 
+@pytest.mark.parametrize("form", [FORMS[3], FORMS[8]], ids=lambda form: form[0])
+def test_block_scale__of_4_bits_ignores_the_bit_behind_the_type_of_b(form):
+    """The CuTe DSL's Tcgen05MxOmmaInstrDesc sets it: the version of sparsity."""
+
+    def change(body):
+        code = re.search(r"mov\.b32 %x, (\d+);", body).group(1)
+        return body.replace(f"mov.b32 %x, {code};", f"mov.b32 %x, {int(code) | 1 << 12};")
+
+    np.testing.assert_array_equal(*scaled(*form, change=change))
+
+
 def test_block_scale__ignores_the_data_id_in_an_address():
     """CUTLASS leaves it in the two upper bits."""
 

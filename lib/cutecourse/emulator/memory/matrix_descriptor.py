@@ -293,7 +293,8 @@ def decode_scaled_instruction(bits: int, kind: str, group: int, block: int) -> I
         ("bit 6", 6, 6),
         ("K size (bit 31)", 31, 31),
     )
-    a, b = _operand_types(bits, kind, operands)
+    # Where all elements have 4 bits, btype has two bits, and bit 12 is for a sparse A alone.
+    a, b = _operand_types(bits & ~(kind.startswith("mxf4") << 12), kind, operands)
     m, n = _shape(bits, group, _SCALED_SHAPES)
     scales = "ue8m0" if field_of(bits, 23, 23) else "ue4m3"
     if scales == "ue4m3" and not (kind == "mxf4nvf4" and block == 16):
