@@ -218,6 +218,77 @@ def test_tensor_map__of_packed_elements_has_whole_bytes(what, rule):
     assert caught.value.rule == rule
 
 
+PADDED = """
+.version 8.6
+.target sm_100
+.address_size 64
+.visible .entry k(.param .align 64 .b8 a[128], .param .u64 out)
+{
+    .shared .align 1024 .b8 box[512];
+    .shared .align 8 .b64 full;
+    .reg .b32 %t, %x<4>, %at;
+    .reg .b64 %a, %out;
+    .reg .pred %first, %done;
+    mov.u32 %t, %tid.x;
+    setp.eq.u32 %first, %t, 0;
+    mov.b64 %a, a;
+    cvta.param.u64 %a, %a;
+    @%first mbarrier.init.shared::cta.b64 [full], 1;
+    bar.sync 0;
+    @%first mbarrier.arrive.expect_tx.shared::cta.b64 _, [full], BYTES;
+    @%first cp.async.bulk.tensor.2d.shared::cta.global.tile.mbarrier::complete_tx::bytes [box],
+        [%a, {128, 2}], [full];
+AGAIN:
+    mbarrier.try_wait.parity.shared::cta.b64 %done, [full], 0;
+    @!%done bra AGAIN;
+    mov.u32 %at, box;
+    mad.lo.u32 %at, %t, 16, %at;
+    ld.shared.v4.b32 {%x0, %x1, %x2, %x3}, [%at];
+    ld.param.u64 %out, [out];
+    mad.wide.u32 %out, %t, 16, %out;
+    st.global.v4.b32 [%out], {%x0, %x1, %x2, %x3};
+    ret;
+}
+"""
+
+
+@pytest.mark.parametrize(("kind", "n_bytes"), [("16u4_align16b", 8), ("16u6_align16b", 12)])
+@pytest.mark.parametrize("swizzle", ["none", "128B"])
+def test_tensor_map__of_padded_elements_spreads_them_and_counts_them_without_the_gaps(kind, n_bytes, swizzle):
+    """Sixteen elements have 16 bytes of shared memory, and the last two rows lie outside of the tensor."""
+    a = np.random.default_rng(1).integers(1, 256, (4, 16, n_bytes)).astype(np.uint8)
+    tensor_map = TensorMap.tiled(
+        a, dims=(256, 4), strides=(16 * n_bytes,), box=(128, 4), dtype=kind, swizzle=swizzle
+    )
+    out = np.zeros((4, 8, 16), np.uint8)
+    text = PADDED.replace("BYTES", str(4 * 8 * n_bytes))
+    for seed in range(3):
+        assert not launch(text, grid=1, block=32, args=[tensor_map, out], seed=seed).notes
+        wanted = np.zeros((4, 8, 16), np.uint8)
+        wanted[:2, :, :n_bytes] = a[2:, 8:]
+        if swizzle == "128B":
+            for row in range(4):
+                wanted[row] = wanted[row][np.arange(8) ^ row]
+        np.testing.assert_array_equal(out, wanted)
+
+
+@pytest.mark.parametrize(
+    ("given", "rule"),
+    [
+        ({"box": (64, 4)}, "box_range"),
+        ({"dims": (192, 4)}, "dim_range"),
+        ({"strides": (144,)}, "stride_alignment"),
+        ({"offset": 16}, "address_alignment"),
+    ],
+)
+def test_tensor_map__of_padded_elements_has_rules_of_its_own(given, rule):
+    a = np.zeros((8, 128), np.uint8)
+    how = {"dims": (256, 4), "strides": (128,), "box": (128, 4), "dtype": "16u4_align16b", **given}
+    with pytest.raises(TensorMapError) as caught:
+        TensorMap.tiled(a, **how)
+    assert caught.value.rule == rule
+
+
 @pytest.mark.parametrize("coordinate", [31, 16])
 def test_copy__of_packed_elements_starts_at_a_chunk(coordinate):
     with pytest.raises(AlignmentError, match=r"in bytes of 2 elements.*must be a multiple of (32|16)"):

@@ -159,9 +159,10 @@ class Provenance(Observer):
         if site is None:
             site = self._sites[id(copy.origin.site)] = _Site(copy.origin)
         marks = number if inside is None else np.where(inside, number, 0).astype(np.int32)
-        brought = copy.n_bytes // CHUNK if inside is None else int(np.count_nonzero(marks))
+        n_chunks = chunks.stop - chunks.start if isinstance(chunks, slice) else chunks.size
+        brought = n_chunks if inside is None else int(np.count_nonzero(marks))
         site.brought += brought * len(copy.to.firsts)
-        all_read = _ALL_READ * (copy.n_bytes // CHUNK)
+        all_read = _ALL_READ * n_chunks
         for start in copy.to.firsts:
             at = (
                 slice(start + chunks.start, start + chunks.stop)

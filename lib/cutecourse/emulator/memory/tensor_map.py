@@ -35,11 +35,17 @@ TOKEN_BYTES = 128
 _MAGIC = b"cutecourse's tensor map".ljust(32, b"\0")
 _ELEMENTS = {
     "u8": 1, "u16": 2, "u32": 4, "s32": 4, "u64": 8, "s64": 8, "f16": 2, "f32": 4, "f64": 8, "bf16": 2,
-    "f32_ftz": 4, "tf32": 4, "tf32_ftz": 4, "16u4_align8b": 1,
+    "f32_ftz": 4, "tf32": 4, "tf32_ftz": 4, "16u4_align8b": 1, "16u4_align16b": 16, "16u6_align16b": 16,
 }  # fmt: skip
-"""The element types that a map knows, and their bytes; of packed ones, those that hold several elements."""
-_PACKED = {"16u4_align8b": 2}
-"""The types whose elements share a byte, and how many do."""
+"""The element types that a map knows, and their bytes in shared memory; of packed ones, those of several."""
+_PACKED = {"16u4_align8b": 2, "16u4_align16b": 16, "16u6_align16b": 16}
+"""The types whose elements share bytes, and how many do."""
+_DENSE = {"16u4_align16b": 8, "16u6_align16b": 12}
+"""The bytes of 16 elements in global memory, for types that leave a gap behind them in shared memory."""
+_PADDED_INNER = 128
+"""The extent of a box of such a type along the innermost dimension, and what divides the tensor's."""
+_PADDED_ALIGN = 32
+"""What divides the address and the strides of their tensors, in bytes."""
 _SAME_BITS = {
     "s8": "u8", "b8": "u8", "e4m3": "u8", "e5m2": "u8", "s16": "u16", "b16": "u16", "b32": "u32", "b64": "u64"
 }  # fmt: skip
@@ -116,15 +122,16 @@ class TensorMap:
                     starts) in bytes.
         Arguments:  swizzle "none", "32B", "64B" or "128B"; oob_fill "zeros" or "nan"; l2_promotion "none",
                     "64B", "128B" or "256B", which changes nothing here; dtype one of the map's types
-                    (default: the array's; "f32_ftz", "tf32", "tf32_ftz" and "16u4_align8b", whose bytes
-                    hold two elements of 4 bits each, need to be named); name for messages and events
-                    (default: the kernel's parameter).
+                    (default: the array's; "f32_ftz", "tf32", "tf32_ftz" need to be named, and so do
+                    "16u4_align8b", whose bytes hold two elements of 4 bits each, "16u4_align16b" and
+                    "16u6_align16b", which spread 16 elements of 4 or 6 bits over 16 bytes of shared memory);
+                    name for messages and events (default: the kernel's parameter).
         Errors:     TensorMapError, with `rule` one of: array, dtype, rank, counts, address_alignment,
                     dim_range, stride_alignment, stride_range, box_range, box_inner_bytes, box_bytes,
                     element_stride_range, swizzle, swizzle_span, oob_fill, l2_promotion, interleave.
-        Simplified: interleaved layouts are not supported, and neither are 16U4_ALIGN16B and 16U6_ALIGN16B,
-                    which leave gaps. A tensor that does not fit into the array is found when a copy reaches
-                    outside, as with the driver.
+        Simplified: interleaved layouts are not supported, nor copies to global memory with a map that leaves
+                    gaps; the mbarrier counts the bytes without these. A tensor that does not fit into the
+                    array is found when a copy reaches outside, as with the driver.
         Source:     CUDA Driver API, cuTensorMapEncodeTiled. The rule box_bytes is not in its documentation:
                     an H200's driver refuses larger boxes.
 
@@ -172,9 +179,24 @@ class TensorMap:
         return _ELEMENTS[self.dtype]
 
     @property
+    def is_padded(self) -> bool:
+        """True if each 16 elements leave a gap behind them in shared memory."""
+        return self.dtype in _DENSE
+
+    @property
+    def align_bytes(self) -> int:
+        """The bytes that divide the tensor's address and its strides."""
+        return _PADDED_ALIGN if self.is_padded else CHUNK
+
+    @property
     def packed(self) -> int:
-        """Elements that share a byte: coordinates along the innermost dimension count them."""
+        """Elements that share bytes: coordinates along the innermost dimension count them."""
         return _PACKED.get(self.dtype, 1)
+
+    @property
+    def dense_bytes(self) -> int:
+        """Bytes of global memory that one element takes, or that those take which share bytes."""
+        return _DENSE.get(self.dtype, self.item_bytes)
 
     @cached_property
     def counts(self) -> tuple[int, ...]:
@@ -185,7 +207,7 @@ class TensorMap:
     @cached_property
     def box_bytes(self) -> int:
         """Bytes that a copy moves, which is what the mbarrier of a load counts."""
-        return math.prod(self.counts) * self.item_bytes
+        return math.prod(self.counts) * self.dense_bytes
 
     @cached_property
     def inner_bytes(self) -> int:
@@ -210,7 +232,8 @@ class TensorMap:
     def describe(self) -> str:
         """The map in a few words, for messages."""
         name = f"{self.name}: " if self.name else ""
-        inside = f" in bytes of {self.packed} elements" if self.packed > 1 else ""
+        inside = f" in {'groups' if self.is_padded else 'bytes'} of {self.packed} elements"
+        inside = inside if self.packed > 1 else ""
         return f"{name}{self.dtype}{inside}, dims {self.dims}, box {self.box}"
 
     # --- the rules ------------------------------------------------------------------------------------------
@@ -249,16 +272,18 @@ class TensorMap:
                 "oob_fill",
                 f"oob_fill 'nan' is for floating-point types, but the map's type is {self.dtype}",
             )
-        if self.offset % 16 or self.offset < 0:
+        align = self.align_bytes
+        if self.offset % align or self.offset < 0:
             problem = (
-                f"the tensor starts {self.offset} bytes into the array; it must start at a multiple of 16"
+                f"the tensor starts {self.offset} bytes into the array;"
+                f" it must start at a multiple of {align}"
             )
             yield "address_alignment", problem
         yield from _outside("dims", self.dims, _MAX_DIM, "dim_range")
         for axis, stride in enumerate(self.strides, 1):
             start = f"the stride of dimension {axis} is {stride} bytes"
-            if stride % 16:
-                yield "stride_alignment", f"{start}; it must be a multiple of 16"
+            if stride % align:
+                yield "stride_alignment", f"{start}; it must be a multiple of {align}"
             if not 0 <= stride < _MAX_STRIDE:
                 yield "stride_range", f"{start}, but must be in 0..2^40-1"
         yield from _outside("box", self.box, _MAX_BOX, "box_range")
@@ -292,6 +317,12 @@ def _in_bytes(what: str, numbers: tuple[int, ...], element: str) -> tuple[int, .
     packed = _PACKED.get(element, 1)
     if not numbers or packed == 1:
         return numbers
+    if element in _DENSE and (numbers[0] % _PADDED_INNER or (what == "box" and numbers[0] != _PADDED_INNER)):
+        wanted = f"{_PADDED_INNER}" if what == "box" else f"a multiple of {_PADDED_INNER}"
+        raise TensorMapError(
+            f"{what}[0] is {numbers[0]} elements of {element}; it must be {wanted}",
+            rule=f"{what.removesuffix('s')}_range",
+        )
     if numbers[0] % packed or (what == "box" and numbers[0] > _MAX_BOX):
         most = f" and at most {_MAX_BOX}" * (what == "box")
         raise TensorMapError(
@@ -357,7 +388,7 @@ class BoundTensorMap:
         self.base = base - allocation.base
         """The offset of the tensor in the allocation, in bytes."""
         self.token = (_MAGIC + number.to_bytes(8, "little")).ljust(TOKEN_BYTES, b"\0")
-        steps = [tensor_map.item_bytes]
+        steps = [tensor_map.dense_bytes]
         steps += [
             stride * step
             for stride, step in zip(tensor_map.strides, tensor_map.element_strides[1:], strict=True)
@@ -375,9 +406,9 @@ class BoundTensorMap:
     ) -> BoundTensorMap:
         """Give a map its array's address; errors: TensorMapError for an address that is no multiple of 16."""
         base = address + tensor_map.offset
-        if base % 16:
+        if base % tensor_map.align_bytes:
             raise TensorMapError(
-                f"the tensor's address is 0x{base:x}; it must be a multiple of 16",
+                f"the tensor's address is 0x{base:x}; it must be a multiple of {tensor_map.align_bytes}",
                 rule="address_alignment",
             )
         if tensor_map.name is None:
@@ -405,7 +436,7 @@ class BoundTensorMap:
             end = min(high[axis], -((at - dims[axis]) // step))
             first.append(begin)
             stop.append(end)
-            start += (at + begin * step) * (self.map.strides[axis - 1] if axis else self.map.item_bytes)
+            start += (at + begin * step) * (self.map.strides[axis - 1] if axis else self.map.dense_bytes)
         return Window(tuple(first), tuple(stop), start)
 
     def reach(self, window: Window) -> int:
@@ -414,7 +445,7 @@ class BoundTensorMap:
             (stop - first - 1) * step
             for first, stop, step in zip(window.first, window.stop, self._steps, strict=True)
         )
-        return window.start + last + self.map.item_bytes
+        return window.start + last + self.map.dense_bytes
 
     def elements(self, window: Window, data: NDArray[np.uint8] | None = None) -> NDArray[Any]:
         """The elements of a window in global memory, outermost dimension first, as unsigned words.
@@ -433,7 +464,7 @@ class BoundTensorMap:
         shape = [stop - first for first, stop in zip(window.first, window.stop, strict=True)]
         return np.ndarray(
             shape[::-1],
-            dtype=f"u{self.map.item_bytes}",
+            dtype=f"V{self.map.dense_bytes}" if self.map.is_padded else f"u{self.map.item_bytes}",
             buffer=data.data,
             offset=self.base + window.start,
             strides=self._steps[::-1],
@@ -464,7 +495,7 @@ class BoundTensorMap:
     @cached_property
     def overlaps(self) -> bool:
         """True if different elements of the tensor may share bytes."""
-        extent = self.map.dims[0] * self.map.item_bytes
+        extent = self.map.dims[0] * self.map.dense_bytes
         order = sorted(zip(self.map.strides, self.map.dims[1:], strict=True))
         for stride, dim in order:
             if stride < extent and dim > 1:

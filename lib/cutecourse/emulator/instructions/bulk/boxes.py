@@ -54,7 +54,8 @@ class Cut:
         all_of_it = covered(own)
         if isinstance(all_of_it, slice):
             sources = sources.reshape(-1)[np.argsort(own, axis=None)]
-        return cls(own.size * CHUNK, part, own, all_of_it, sources)
+        n_bytes = own.size * CHUNK * bound.map.dense_bytes // bound.map.item_bytes
+        return cls(n_bytes, part, own, all_of_it, sources)
 
     def put(self, held: NDArray[Any], first: int, box: Box) -> None:
         """Put the elements of a box as they are now into chunks that are counted from `first`."""
@@ -118,7 +119,7 @@ class Box:
         """The box at some coordinates; `window` is the part of it that lies in the tensor."""
         if window.stop != bound.map.counts or any(window.first):
             return cls(bound, coords, stores, window)
-        as_it_is = bound.map.dtype not in _ROUNDED and not stores
+        as_it_is = bound.map.dtype not in _ROUNDED and not stores and not bound.map.is_padded
         return cls(bound, coords, stores, None, bound.from_first(window) if as_it_is else None)
 
     def window(self, part: Range) -> Window:
@@ -130,6 +131,8 @@ class Box:
         """The elements of a part in chunks; elements outside of the tensor are filled."""
         tensor_map = self.bound.map
         shape = [stop - first for first, stop in part]
+        if tensor_map.is_padded:
+            return self._padded(part)
         values = np.full(shape[::-1], tensor_map.fill, dtype=f"u{tensor_map.item_bytes}")
         window = self.window(part)
         if not window.empty:
@@ -138,6 +141,19 @@ class Box:
                 inside = _to_tf32(inside)
             values[_inner(window, part)] = inside
         return values.view(CHUNK_TYPE)
+
+    def _padded(self, part: Range) -> NDArray[Any]:
+        """The groups of 16 elements of a part in chunks, each with zeros behind it."""
+        shape = [stop - first for first, stop in part]
+        values = np.zeros((*shape[::-1], CHUNK), dtype=np.uint8)
+        window = self.window(part)
+        if not window.empty:
+            dense = np.ascontiguousarray(self.bound.elements(window))
+            n_bytes = self.bound.map.dense_bytes
+            values[(*_inner(window, part), slice(n_bytes))] = dense.view(np.uint8).reshape(
+                *dense.shape, n_bytes
+            )
+        return values.reshape(-1).view(CHUNK_TYPE).reshape(shape[::-1])
 
 
 def _inner(window: Window, part: Range) -> tuple[slice, ...]:

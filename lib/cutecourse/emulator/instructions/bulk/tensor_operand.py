@@ -102,7 +102,7 @@ class TensorOperand:
             raise origin.error(
                 AlignmentError,
                 f"the box starts at element {coords[0]} of the innermost dimension ({bound.map.describe()}):"
-                f" it must be a multiple of {packed * CHUNK}",
+                f" it must be a multiple of {packed * CHUNK // bound.map.item_bytes}",
             )
         return (coords[0] // packed, *coords[1:])
 
@@ -116,6 +116,11 @@ class TensorOperand:
                 InvalidOperand,
                 f"the tensor map has {tensor_map.rank} dimensions ({tensor_map.describe()}) but the"
                 f" instruction is for {self.dims}",
+            )
+        if self.stores and tensor_map.is_padded:
+            raise origin.error(
+                InvalidOperand,
+                f"a copy to global memory takes no map that leaves gaps ({tensor_map.describe()})",
             )
         start = coords[0] * tensor_map.item_bytes
         if start % CHUNK:
