@@ -340,3 +340,18 @@ def test_a_race_that_the_order_of_fences_or_atomics_hides__is_found(between):
     with pytest.raises(SharedMemoryRace):
         replay(proof.order, flagged(between), grid=1, block=64)
     assert prove(flagged(between, meets=True), grid=1, block=64).proved
+
+
+# --- scripts ------------------------------------------------------------------------------------------------
+
+
+def test_a_script__has_only_the_events_that_make_the_run_go_wrong():
+    """Warp 2 is first: then warp 1 comes two phases too late, in whichever order all else happens."""
+    made = (("write", 0), ("write", 1), ("read", 1), ("arrive", 0))
+    used = (("wait", 0, 0), ("wait", 0, 0), ("arrive", 0), ("arrive", 0), ("arrive", 0))
+    launch = Protocol((1,), (made, used, (("arrive", 0),))).launch
+    proof = prove(**launch)
+    assert len(proof.order.script) == 1
+    with pytest.raises(DeadlockError) as again:
+        replay(proof.order, **launch)
+    assert again.value.line == proof.error.line

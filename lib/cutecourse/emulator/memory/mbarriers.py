@@ -47,6 +47,8 @@ class Group:
     lanes: list[int]
     """The lanes' numbers in the warp."""
     parity: int
+    refused: bool = False
+    """True if a steering wants the answer false."""
     done: bool = False
     wait: PhaseWait = field(init=False)
 

@@ -181,7 +181,7 @@ class _Prover:
             is_closed = not reasons and len(ways) == 1 and all(one.kind != "block gone" for one in doubts)
             orders = self._all_orders() if doubts and is_closed else 1
         except _Found as known:
-            return {**seen, **known.fields}
+            return {**seen, **known.fields, "order": self._shortened(known.fields)}
         if orders and (is_closed or not (doubts or reasons)):
             return {**seen, "verdict": "proved", "orders": orders}
         reasons = [self._words(one) for one in _some(doubts, 1)] + reasons
@@ -249,14 +249,14 @@ class _Prover:
 
         Each doubt of each run is reversed: what came before the later event and does not depend on it stays
         as it was, then the other event comes. Runs with the same phases are the same order.
-        Simplified: no sleep sets, so that an order may run more than once.
+        Simplified: no sleep sets, so that an order may run again under another script.
         Source:  Flanagan and Godefroid, Dynamic Partial-Order Reduction for Model Checking Software (POPL
                  2005); Abdulla et al., Optimal Dynamic Partial Order Reduction (POPL 2014), for the reversal;
                  Godefroid, Partial-Order Methods for the Verification of Concurrent Systems (1996), for sleep
                  sets.
         Returns: the number of orders; 0 if the time was over.
         """
-        runs = {}
+        runs, tried = {}, set[EventOrder]()
         todo = [self.run(logs=True)[1]]
         for found in todo:
             if found.signature in runs:
@@ -265,8 +265,33 @@ class _Prover:
             for order in _reversals(found):
                 if perf_counter() > self._until:
                     return 0
-                todo.append(self.run(order, logs=True)[1])
+                if order not in tried:
+                    tried.add(order)
+                    todo.append(self.run(order, logs=True)[1])
         return len(runs)
+
+    def _shortened(self, found: Mapping[str, Any]) -> EventOrder | None:
+        """The order of a counterexample, with as few events in its script as still give the same error.
+
+        Source: Zeller and Hildebrandt, Simplifying and Isolating Failure-Inducing Input (TSE 2002).
+        """
+        order: EventOrder | None = found.get("order")
+        error = found.get("error")
+        if order is None or not order.script or error is None:
+            return order
+        size = len(order.script) // 2
+        while size:
+            at = 0
+            while at + size < len(order.script) and perf_counter() < self._until:
+                script = order.script[:at] + order.script[at + size :]
+                shorter = replace(order, script=script, later=order.later)
+                ended, _ = self._once(shorter, CauseRecord())
+                if type(ended.raised) is type(error) and ended.line == error.line:
+                    order = shorter
+                else:
+                    at += size
+            size //= 2
+        return order
 
     def _line(self, line: int) -> str:
         return line_in_words(self.checked.module, line)

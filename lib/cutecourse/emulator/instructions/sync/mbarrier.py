@@ -334,7 +334,8 @@ class _Look:
             else:
                 done = self._is_past(value, barrier, origin)
                 parity = value >> _PHASE_SHIFT & 1
-            if done and not self._refuses(bundle, barrier):
+            refused = self._refuses(bundle, barrier, barrier.phase + (not done))
+            if done and not refused:
                 passed.reshape(-1)[lanes] = True
                 barrier.found_complete(origin, lanes.tolist())
                 if bundle.cohort.listeners.happened:
@@ -344,22 +345,24 @@ class _Look:
             inside = (lanes % WARP_SIZE).tolist()
             group = blocked.get((warp, offset, parity))
             if group is None:
-                blocked[warp, offset, parity] = Group(barrier, origin, inside, parity)
+                blocked[warp, offset, parity] = Group(barrier, origin, inside, parity, refused)
             else:
                 group.lanes += inside
         return passed, list(blocked.values())
 
-    def _refuses(self, bundle: Bundle, barrier: MBarrier) -> bool:
-        """True if a steering wants the first answer to be false because the kernel then does other things."""
+    def _refuses(self, bundle: Bundle, barrier: MBarrier, phases: int) -> bool:
+        """True if a steering wants the first answer to be false because the kernel then does other things.
+
+        phases  how many are complete if the answer is true.
+        """
         steering = bundle.machine.steering
         if steering is None or not steering.refuses or self.again:
             return False
-        return steering.refuse(bundle, self.line, barrier, barrier.phase)
+        return steering.refuse(bundle, self.line, barrier, phases)
 
     def insists(self, bundle: Bundle) -> bool:
         """True if a steering wants the answer true, however long that takes."""
-        steering = bundle.machine.steering
-        return steering is not None and not steering.refuses and not self.again
+        return bundle.machine.steering is not None and not self.again
 
     def tell(self, groups: list[Group], outcome: str) -> None:
         """Record the outcome of waits."""
@@ -430,7 +433,8 @@ def test_wait(site: Site) -> Step:
             return following
         asked = bundle.own(_Asked)
         asked[site] = asked.get(site, 0) + 1
-        if asked[site] > _IMPATIENT or look.insists(bundle):
+        is_refused = any(group.refused for group in blocked)
+        if asked[site] > _IMPATIENT or (look.insists(bundle) and not is_refused):
             look.tell(blocked, "blocked")
             return look.sleep(bundle, split, blocked, passed, following)
         look.tell(blocked, "false")
@@ -463,10 +467,8 @@ def try_wait(site: Site) -> Step:
         put(bundle.rows["pred"][look.target], passed, split.mask)
         if not blocked:
             return following
-        steering = bundle.machine.steering
-        refused = steering is not None and steering.refuses and not look.again
-        gives_up = bundle.machine.random.randrange(_SPURIOUS) == 0
-        if refused or (gives_up and not look.insists(bundle)):
+        gives_up = bundle.machine.random.randrange(_SPURIOUS) == 0 and not look.insists(bundle)
+        if gives_up or any(group.refused for group in blocked):
             look.tell(blocked, "false")
             split.at = following
             return WAIT
