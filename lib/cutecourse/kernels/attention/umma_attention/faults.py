@@ -127,7 +127,7 @@ FAULTS = by_name(
                 _LAST_FACTOR + _wait("UNTIL_SUM", "%of_tile + 104", "%parity"),
             ),
         ),
-        reports=("SharedMemoryRace",),
+        reports=("SharedMemoryRace", "DeadlockError"),
     ),
     Fault(
         "o_not_waited",
