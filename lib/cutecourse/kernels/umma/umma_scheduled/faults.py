@@ -7,6 +7,9 @@ _EXPECT = """\
                                 cute.arch.mbarrier_arrive_and_expect_tx(next_full, 16, cta)
 """
 _EXPECT_IN_TWIN = "    setp.lt.u32         %more, %index, ${given_0};\n    @%more bra          EXPECT;\n"
+_IF_GRANTED = """\
+        if nvvm.clusterlaunchcontrol_query_cancel("is_canceled", answer[0]):  # only then it holds a number
+"""
 _UNTIL_READ = """\
 UNTIL_READ:
     mbarrier.try_wait.parity.shared::cta.b64 %done, [%barriers + 40], %before;
@@ -52,7 +55,7 @@ FAULTS = by_name(
     Fault(
         "never_refused",
         "a warp that follows the tiles takes a refusal for a tile",
-        source=(("        if granted == 0:\n            number = cutlass.Int32(tiles[0] * tiles[1])\n", ""),),
+        source=((_IF_GRANTED, "        if cutlass.const_expr(True):\n"),),
         twin=tuple((_followed(role), _followed(role).replace("@%granted ", "")) for role in range(3)),
         reports=("InvalidOperand", "DeadlockError"),
     ),

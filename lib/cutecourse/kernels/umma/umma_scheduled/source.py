@@ -66,7 +66,7 @@ def tile_of(number: cutlass.Int32, tiles: cutlass.Constexpr):
 def next_tile(
     number: cutlass.Int32,
     asked: cutlass.Int32,
-    answer: cute.Pointer,
+    answer: cute.Tensor,
     next_full: cute.Pointer,
     next_empty: cute.Pointer,
     tiles: cutlass.Constexpr,
@@ -78,14 +78,13 @@ def next_tile(
         number += cute.arch.grid_dim()[0] // sms
     else:
         cute.arch.mbarrier_wait(next_full, asked % 2)
-        first, _, _, granted = cute.arch.clc_response(answer)
+        number = cutlass.Int32(tiles[0] * tiles[1])
+        if nvvm.clusterlaunchcontrol_query_cancel("is_canceled", answer[0]):  # only then it holds a number
+            number = nvvm.clusterlaunchcontrol_query_cancel("get_first_cta_id_x", answer[0]) // sms
         cute.arch.fence_proxy("async.shared", space="cta")  # the next answer is written by the async proxy
         cute.arch.sync_warp()
         with cute.arch.elect_one():
             cute.arch.mbarrier_arrive(next_empty, 0)  # in the leader
-        number = first // sms
-        if granted == 0:
-            number = cutlass.Int32(tiles[0] * tiles[1])
     return number
 
 
@@ -123,7 +122,7 @@ def umma_scheduled(
     sA = smem.allocate_tensor(cutlass.Float16, layout_a.outer, 1024, swizzle=layout_a.inner)
     sB = smem.allocate_tensor(cutlass.Float16, layout_b.outer, 1024, swizzle=layout_b.inner)
     sD = smem.allocate_tensor(cutlass.BFloat16, layout_d.outer, 1024, swizzle=layout_d.inner)
-    answer = smem.allocate_array(cutlass.Int128)
+    answer = smem.allocate_tensor(cutlass.Int128, cute.make_layout(1), 16)
     full = smem.allocate_array(cutlass.Int64, stages)
     empty = smem.allocate_array(cutlass.Int64, stages)
     acc_full = smem.allocate_array(cutlass.Int64, ACCUMULATORS)
@@ -216,15 +215,17 @@ def umma_scheduled(
         elif warp == STORING_WARPS + 2:
             if cutlass.const_expr(not in_turn):
                 if leads:
-                    granted = cutlass.Int32(1)
-                    while granted != 0:
+                    granted = cutlass.Boolean(True)
+                    while granted:
                         cute.arch.mbarrier_wait(next_empty, done % 2 ^ 1)
                         with cute.arch.elect_one():
                             for cta in cutlass.range_constexpr(sms):
                                 cute.arch.mbarrier_arrive_and_expect_tx(next_full, 16, cta)
-                            cute.arch.issue_clc_query(next_full, answer, multicast=two)
+                            cute.arch.issue_clc_query(next_full, answer.iterator, multicast=two)
                         cute.arch.mbarrier_wait(next_full, done % 2)
-                        _, _, _, granted = cute.arch.clc_response(answer)
+                        granted = nvvm.clusterlaunchcontrol_query_cancel("is_canceled", answer[0])
+                        cute.arch.fence_proxy("async.shared", space="cta")  # this warp reads the answer as well
+                        cute.arch.sync_warp()
                         done += 1
     else:
         if cutlass.const_expr(ctas > 1):
