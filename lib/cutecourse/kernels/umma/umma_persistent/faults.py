@@ -54,22 +54,15 @@ _MEET_IN_TWIN = """\
 """
 _ALL_WARPS = "4 * ${given_0};     // all warps that store"
 
-_WHICH_IN_TWIN = """\
-    xor.b32             %acc, %acc, 1;
-    setp.eq.u32         %more, %acc, 0;
-    @%more xor.b32      %turn, %turn, 1;
-    add.u32             %number, %number, ${grid_0} / ${given_0};
-    setp.lt.u32         %more, %number, ((${M} + 128 * ${given_0} - 1) / (128 * ${given_0})) * ((${N} + 255) / 256);
-"""
+_SWITCH_IN_TWIN = "    xor.b32             %acc, %acc, 1;\n"
+_SIGNAL_IN_TWIN = "            [%signal], %all;\n"
+_STORED_IN_TWIN = "    @%more bra          STORE;\n"
 
 ONE_ACCUMULATOR = Fault(
     "one_accumulator",
     "the MMAs of each tile wait until the last tile's sums have been loaded",
     source=(("ACCUMULATORS = 2\n", "ACCUMULATORS = 1\n"),),
-    twin=tuple(
-        (_WHICH_IN_TWIN + goes_on, _WHICH_IN_TWIN.replace("xor.b32             %acc, %acc, 1;", "") + goes_on)
-        for goes_on in ("    @%more bra          MMA_TILE;\n", "    @%more bra          STORE_TILE;\n")
-    ),
+    twin=tuple((behind + _SWITCH_IN_TWIN, behind) for behind in (_SIGNAL_IN_TWIN, _STORED_IN_TWIN)),
     unreported="a kernel with one accumulator is slower, and right",
 )
 LATE_WARP = Fault(

@@ -17,6 +17,21 @@ UNTIL_READ:
 """
 
 
+_FIRST_BUFFER = """\
+    mad.lo.u32          %buffer, %warp, 8192, %base;
+    add.u32             %buffer, %buffer, ${given_3} * (16384 + ${given_2} * 128 / ${given_0});
+"""
+_PIECES = "    mov.u32             %chunk, 0;\n"
+
+BUFFERS_FROM_THE_FIRST = Fault(
+    "buffers_from_the_first",
+    "each tile begins with the first buffer, whichever the last tile has ended with",
+    source=(("(done * pieces + i) % BUFFERS", "i % BUFFERS"),),
+    twin=((_PIECES, _FIRST_BUFFER + _PIECES),),
+    unreported="right where a tile has an even number of pieces; with three, OverwrittenSource reports it",
+)
+
+
 def _followed(role: int) -> str:
     """A role's lines of the twin, from its wait for an answer to the number of its tile."""
     return f"""\

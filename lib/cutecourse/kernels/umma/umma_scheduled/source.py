@@ -26,7 +26,7 @@ from cutlass.memory import SmemAllocator
 
 MNK = (1024, 768, 128)
 CTA_ROWS = 128  # of A and of D, in shared and in tensor memory
-COLUMNS = 256  # of an MMA's result, and so of an accumulator; or 128
+COLUMNS = 256  # of an MMA's result, and so of an accumulator; or 128 or 192
 K_TILE = 64
 STAGES = 3
 ACCUMULATORS = 2
@@ -37,6 +37,11 @@ BUFFERS = 2  # for pieces, in each warp
 GROUP = 2  # rows of tiles
 STORING_REGISTERS = 200  # two CTAs in an SM give a thread 128 at first
 OTHER_REGISTERS = 56  # 200 + 56 = 2 * 128
+
+
+def columns_held(columns):
+    """The columns that a CTA allocates for its accumulators: a power of two."""
+    return 1 << (ACCUMULATORS * columns - 1).bit_length()
 
 
 def make_mma(sms, columns):
@@ -132,7 +137,7 @@ def umma_scheduled(
     tmem_base = smem.allocate_array(cutlass.Int32)
 
     if warp == 0:
-        cute.arch.alloc_tmem(ACCUMULATORS * columns, tmem_base, is_two_cta=two)
+        cute.arch.alloc_tmem(columns_held(columns), tmem_base, is_two_cta=two)
         with cute.arch.elect_one():
             for stage in cutlass.range_constexpr(stages):
                 cute.arch.mbarrier_init(full + stage, 1)
@@ -224,7 +229,9 @@ def umma_scheduled(
                             cute.arch.issue_clc_query(next_full, answer.iterator, multicast=two)
                         cute.arch.mbarrier_wait(next_full, done % 2)
                         granted = nvvm.clusterlaunchcontrol_query_cancel("is_canceled", answer[0])
-                        cute.arch.fence_proxy("async.shared", space="cta")  # this warp reads the answer as well
+                        cute.arch.fence_proxy(
+                            "async.shared", space="cta"
+                        )  # this warp reads the answer as well
                         cute.arch.sync_warp()
                         done += 1
     else:
@@ -265,7 +272,7 @@ def umma_scheduled(
             cute.arch.mbarrier_wait(acc_full + acc, turn % 2)
             nvvm.tcgen05_fence("after_thread_sync")
             for i in cutlass.range(pieces, unroll=1):
-                piece, buffer = column + i, warp * BUFFERS + i % BUFFERS
+                piece, buffer = column + i, warp * BUFFERS + (done * pieces + i) % BUFFERS
                 cute.copy(load, tDtC[None, i, 0, 0, acc], tDrS)
                 cute.arch.fence_view_async_tmem_load()
                 if i == pieces - 1:
@@ -305,7 +312,7 @@ def umma_scheduled(
     cute.arch.cluster_wait()
     if warp == 0:
         cute.arch.relinquish_tmem_alloc_permit(is_two_cta=two)
-        cute.arch.dealloc_tmem(tCtC.iterator, ACCUMULATORS * columns, is_two_cta=two)
+        cute.arch.dealloc_tmem(tCtC.iterator, columns_held(columns), is_two_cta=two)
 
 
 @cache
