@@ -172,6 +172,16 @@ def test_rung__stores_whole_and_ragged_tiles(kernel, mnk, choices, device, seed)
     assert run["d"].tobytes() == expected.tobytes()
 
 
+@pytest.mark.parametrize("mnk", [(512, 512, 128), (200, 408, 72)])
+def test_store__by_matrices_of_16_lanes_gives_the_same_result(mnk):
+    spec = umma_store.spec(*mnk).with_fault(change_of("umma_store", "by_matrices"))
+    run, expected = stored(twin(spec), device="emulator")
+    assert run["d"].tobytes() == expected.tobytes()
+    assert run.emulated.count("stmatrix") == run.emulated.count("tcgen05.ld") * 4 > 0
+    assert run.emulated.count("st.shared") == 0
+    assert not run.notes
+
+
 def test_persistent__takes_its_accumulators_in_turn():
     run, _ = stored(umma_persistent.LAUNCH, device="emulator", trace=True)
     tiles, mmas_per_tile = 6, 128 // 16
