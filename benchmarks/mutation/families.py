@@ -25,17 +25,23 @@ def whole(*shape: int, seed: int, kind: Any = np.float16) -> Any:
 
 
 def product(name: str, kind: str, spec: LaunchSpec) -> Family:
-    """A GEMM's family."""
-    a, b, c = spec.tensors
-    left, right = (
-        encode(whole(*(extent for extent in one.extents if extent), seed=seed), one.dtype)
-        for seed, one in enumerate((a, b))
-    )
-    out = encode(np.full([extent for extent in c.extents if extent], np.nan), c.dtype)
-    names = [one.argument for one in (a, b, c)]
-    x, y = (decode(held, one.dtype).astype(np.float32) for held, one in ((left, a), (right, b)))
-    expected = encode(x @ y.T, c.dtype)
-    return Family(name, kind, spec, dict(zip(names, (left, right, out), strict=True)), {names[2]: expected})
+    """A GEMM's family, with what the kernel takes for its epilogue."""
+    a, b, c, *further = spec.tensors
+    given: dict[str, Any] = {
+        one.argument: encode(whole(*(extent for extent in one.extents if extent), seed=seed), one.dtype)
+        for seed, one in enumerate((a, b, *further))
+    }
+    known = {
+        one.argument: decode(given[one.argument], one.dtype).astype(np.float32) for one in (a, b, *further)
+    }
+    expected = known[a.argument] @ known[b.argument].T
+    if "alpha" in spec.arguments:
+        given |= {"alpha": 0.5, "beta": -2.0}
+        expected = 0.5 * expected - 2 * known["c"]
+    if "scale" in known:
+        expected = np.maximum(known["scale"][:, None] * expected + known["bias"], 0)
+    given[c.argument] = encode(np.full([extent for extent in c.extents if extent], np.nan), c.dtype)
+    return Family(name, kind, spec, given, {c.argument: encode(expected, c.dtype)})
 
 
 # --- kernels of this folder and of nvcc ---------------------------------------------------------------------
@@ -372,6 +378,15 @@ def _tensor_cores() -> list[Family]:
         product("umma_store", "tcgen05 epilogue", umma_store.spec(256, 512, 320)),
         product("umma_persistent", "tcgen05 persistent", umma_persistent.LAUNCH),
         product("umma_scheduled", "tcgen05 persistent", umma_scheduled.LAUNCH),
+        product(
+            "umma_store, one SM, C", "tcgen05 epilogue", umma_store.spec(128, 256, 320, sms=1, blends=True)
+        ),
+        product("umma_persistent, one SM", "tcgen05 persistent", umma_persistent.spec(128, 768, 128, sms=1)),
+        product(
+            "umma_scheduled, one SM, fused",
+            "tcgen05 persistent",
+            umma_scheduled.spec(256, 512, 128, sms=1, fuses=True),
+        ),
         product("wgmma_gemm", "wgmma", wgmma_gemm.gemm_spec(128, 128, 512)),
         product("hopper_roles", "wgmma", hopper_roles.spec(128, 256, 640)),
         _attention(),

@@ -15,6 +15,7 @@ from cutecourse.kernels import (
     hopper_stages,
     tma_load,
     tma_multicast,
+    umma_store,
     umma_tile,
     umma_tma_multicast,
     umma_two_sm_pipeline,
@@ -30,6 +31,7 @@ from cutecourse.layout import (
     right_inverse,
     zipped_divide,
 )
+from tools.cases.element_arrays import array_type
 
 KERNELS = Path(__file__).resolve().parents[2] / "lib" / "cutecourse" / "kernels"
 
@@ -263,6 +265,33 @@ def test_umma_cu__multiplies_on_the_emulator(tmp_path, find_program, name, spec)
         args=[*maps, c],
     )
     np.testing.assert_array_equal(c, a.astype(np.float32) @ b.astype(np.float32).T)
+
+
+@pytest.mark.inputs("lib/cutecourse/kernels/umma/umma_store/kernel.cu")
+@pytest.mark.program("nvcc")
+def test_umma_store_cu__blends_and_stores_on_the_emulator(tmp_path, find_program):
+    nvcc(find_program, KERNELS / "umma/umma_store/kernel.cu", tmp_path / "store.ptx", "-arch=sm_100a", "-ptx")
+    spec = umma_store.spec(512, 512, 320, blends=True)
+    rng = np.random.default_rng(13)
+    a, b = (rng.integers(-8, 9, (512, 320)).astype(np.float16) for _ in "ab")
+    c = rng.integers(-8, 9, (512, 512)).astype(array_type(spec.arguments["d"].dtype))
+    d = np.full((512, 512), np.nan, array_type(spec.arguments["d"].dtype))
+    maps = [
+        (runtime.emulator_tensor_map(parameter.encoding, array),)
+        for parameter, array in zip(spec.params, (a, b, d), strict=False)
+    ]
+    result = emulator.launch(
+        (tmp_path / "store.ptx").read_text(),
+        grid=spec.grid,
+        block=spec.block,
+        cluster=spec.cluster,
+        dynamic_smem=spec.dynamic_smem,
+        args=[*maps, c, np.float32(0.5), np.float32(-2)],
+    )
+    expected = 0.5 * (a.astype(np.float32) @ b.astype(np.float32).T) - 2 * c.astype(np.float32)
+    np.testing.assert_array_equal(d, expected.astype(d.dtype))
+    # CUTLASS leaves out tcgen05.fence::after_thread_sync, and the emulator remarks on it.
+    assert [note.hazard.name for note in result.notes] == ["no fence after"]
 
 
 @pytest.mark.inputs("lib/cutecourse/kernels/umma/umma_tile/kernel.cu")

@@ -11,6 +11,7 @@ from cutecourse.emulator import errors
 from cutecourse.emulator.errors import (
     BarrierCountError,
     DeadlockError,
+    OverwrittenSource,
     SharedMemoryRace,
     StageReusedEarly,
     TensorMemoryAccessError,
@@ -34,7 +35,8 @@ from cutecourse.kernels import (
     umma_two_sm,
     umma_two_sm_pipeline,
 )
-from cutecourse.kernels.faults import faults_of
+from cutecourse.kernels.faults import change_of, faults_of
+from cutecourse.widgets.pair_roles import overlap, role_spans
 from tools.cases.element_arrays import array_type
 
 GPU = pytest.param("cuda:0", 0, marks=pytest.mark.gpu("sm_100a"), id="gpu")
@@ -161,11 +163,23 @@ def stored(spec, **where):
         (umma_scheduled, (264, 264, 200), {"columns": 128, "stages": 5, "fuses": True}),
         (umma_scheduled, (300, 400, 72), {"sms": 1, "columns": 128, "ctas": 2, "fuses": True}),
         (umma_scheduled, (392, 328, 72), {"columns": 128, "ctas": 2, "blends": True}),
+        (umma_scheduled, (392, 712, 136), {"columns": 192, "stages": 6, "fuses": True}),
+        (umma_scheduled, (264, 1200, 72), {"columns": 192, "sms": 1, "pairs": 1, "stages": 3}),
     ],
 )
 def test_rung__stores_whole_and_ragged_tiles(kernel, mnk, choices, device, seed):
     run, expected = stored(kernel.spec(*mnk, **choices), device=device, seed=seed)
     assert run["d"].tobytes() == expected.tobytes()
+
+
+@pytest.mark.parametrize("mnk", [(512, 512, 128), (200, 408, 72)])
+def test_store__by_matrices_of_16_lanes_gives_the_same_result(mnk):
+    spec = umma_store.spec(*mnk).with_fault(change_of("umma_store", "by_matrices"))
+    run, expected = stored(twin(spec), device="emulator")
+    assert run["d"].tobytes() == expected.tobytes()
+    assert run.emulated.count("stmatrix") == run.emulated.count("tcgen05.ld") * 4 > 0
+    assert run.emulated.count("st.shared") == 0
+    assert not run.notes
 
 
 def test_persistent__takes_its_accumulators_in_turn():
@@ -182,6 +196,48 @@ def test_persistent__its_faults_are_reported_under_every_seed(name):
     for seed in range(2):  # the kept table of benchmarks/luck.py has fifty
         with pytest.raises(tuple(getattr(errors, kind) for kind in fault.reports)):
             stored(spec, device="emulator", seed=seed)
+
+
+def test_persistent__a_late_warp_makes_the_forgotten_wait_lose():
+    """The wrong rows are the late warp's, and they hold the third tile's numbers in place of the first's."""
+    fault, late = faults_of("umma_persistent")["empty_not_waited"], change_of("umma_persistent", "late_warp")
+    off = {"load under way": "off", "read before written": "off"}
+    spec = umma_persistent.spec(256, 768, 128).with_fault(late)
+    run, expected = stored(twin(spec), device="emulator")  # where the MMAs wait, a late warp costs only time
+    assert run["d"].tobytes() == expected.tobytes()
+    run, expected = stored(twin(spec.with_fault(fault)), device="emulator", hazards=off)
+    wrong = run["d"] != expected
+    assert not wrong[32:].any()
+    assert not wrong[:, 256:].any()
+    assert np.array_equal(run["d"][:32, :256], expected[:32, 512:])
+
+
+@pytest.mark.parametrize("compiled", [pytest.param(True, marks=pytest.mark.compilers), False])
+def test_scheduled__three_pieces_need_buffers_counted_from_tile_to_tile(compiled):
+    """A tile of two or four pieces ends with the second buffer, and the next may begin with the first."""
+    fault = change_of("umma_scheduled", "buffers_from_the_first")
+    for columns in (192, 256):
+        spec = umma_scheduled.spec(256, 3 * columns, 72, columns=columns, pairs=1).with_fault(fault)
+        spec = spec if compiled else twin(spec)
+        if columns == 192:
+            with pytest.raises(OverwrittenSource):
+                stored(spec, device="emulator")
+        else:
+            run, expected = stored(spec, device="emulator")
+            assert run["d"].tobytes() == expected.tobytes()
+
+
+def test_persistent__one_accumulator_is_right_and_overlaps_less():
+    change = change_of("umma_persistent", "one_accumulator")
+    part = []
+    for spec in (
+        umma_persistent.spec(256, 1280, 320),
+        umma_persistent.spec(256, 1280, 320).with_fault(change),
+    ):
+        run, expected = stored(twin(spec), device="emulator", trace=True)
+        assert run["d"].tobytes() == expected.tobytes()
+        part.append(overlap(role_spans(run.trace)))
+    assert part[0] > 3 * part[1]
 
 
 def barriers(spec):

@@ -35,6 +35,9 @@ timeline""",
     """from cutecourse.widgets import TwoSmStage
 stage = TwoSmStage(UMMA_TMA, k_tile=1)
 stage""",
+    """from cutecourse.widgets import RoleTimeline
+roles = RoleTimeline(UMMA_PERSISTENT, tiles=3)
+roles""",
     """from cutecourse.descriptors import SMEM_SM100
 from cutecourse.widgets import DescriptorBits, TmemViewer
 bits = DescriptorBits(SMEM_SM100, {'block 0': 0x4000404000010040, 'block 1': 0x4000404000010042})
@@ -54,6 +57,7 @@ walk""",
 print('and of the box', box.swizzle, box.selected)
 print('and of the cluster', masks.thr_id, masks.cta, masks.tile, 'and of event', timeline.selected)
 print('and of step', stage.selected, stage.steps[stage.selected]['words'])
+print('and of the pair', roles.selected, roles.steps[roles.selected]['words'])
 print('and of the word', bits, bits.fields['start_address'], bits.problems)
 print('and of', tmem, tmem.place(70, 130))
 print('and of', banks, banks.cost)
@@ -72,7 +76,12 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Start JupyterLab on a folder with one notebook and yield the notebook's address."""
     folder = tmp_path_factory.mktemp("lab")
     umma_tma = repr(umma_runs.snapshot("umma_tma"))  # not before it is needed: it compiles a kernel
-    sources = [source.replace("UMMA_TMA", umma_tma) for source in CELLS]
+    stored = umma_runs.stored("umma_persistent").trace
+    assert stored is not None
+    persistent = repr(stored.to_snapshot())
+    sources = [
+        source.replace("UMMA_TMA", umma_tma).replace("UMMA_PERSISTENT", persistent) for source in CELLS
+    ]
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source) for source in sources])
     notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
     nbformat.write(notebook, folder / "widgets.ipynb")
@@ -224,6 +233,14 @@ def test_jupyterlab__clicks_compute_and_python_gets_what_was_said(notebook: Any)
     page.keyboard.press("ArrowLeft")
     assert _cc(stage, "words").inner_text() == said
 
+    roles = _cc(page, "roles")
+    _cc(roles, "tile", tile=2).click()
+    assert _cc(roles, "holder", acc=0).inner_text() == "held by the MMAs, tile 2"
+    _cc(roles, "board").focus()
+    page.keyboard.press("Home")
+    page.keyboard.press("ArrowRight")  # the notebook's own shortcuts keep away
+    assert _cc(roles, "count").inner_text().startswith("2 of ")
+
     bits, tmem = _cc(page, "descriptor"), _cc(page, "tmem")
     bits.get_by_label("block 1").check()
     _cc(bits, "value", field="start_address").fill("2048")
@@ -275,6 +292,7 @@ def test_jupyterlab__clicks_compute_and_python_gets_what_was_said(notebook: Any)
     shown = "BankMap('(32,64):(64,1)', access='column 2', swizzle=(5, 1, 5), selected=(1, 0))"
     assert f"and of {shown} BankAccess(wavefronts=1, ideal=1)" in said
     assert "and of the way 00000000 [8, 0] 3" in said
+    assert "and of the pair 1 " in said
     assert re.search(r"and of step \d+ CTA 0, warp 0 issues a load of a: the box 64×128 at \(64, 0\)", said)
 
 

@@ -25,6 +25,7 @@ from cutecourse.widgets import (
     MmaOwnership,
     Predict,
     Reveal,
+    RoleTimeline,
     ScaleViewer,
     StateGraph,
     TmaBox,
@@ -65,6 +66,7 @@ def everything() -> list[Any]:
         ),
         StateGraph(pipeline(2, 3), without=(0, 6)),
         ScaleViewer("nvf4", m=77, n=40, k=100),
+        RoleTimeline(umma_runs.stored("umma_persistent"), tiles=3),
     ]
 
 

@@ -30,6 +30,7 @@ from cutecourse.widgets import (
     MmaOwnership,
     Predict,
     Reveal,
+    RoleTimeline,
     ScaleViewer,
     StateGraph,
     TmaBox,
@@ -62,6 +63,7 @@ ALL = [
     lambda: BankMap("(8,64):(64,1)", accesses=[ldmatrix_access(matrices=1)], swizzle=(3, 3, 3)),
     lambda: StateGraph(pipeline(2, 3), without=(0, 6)),
     lambda: ScaleViewer("nvf4", m=77, n=40, k=100),
+    lambda: RoleTimeline(umma_runs.stored("umma_persistent"), tiles=3),
 ]
 
 
@@ -101,6 +103,7 @@ def test_figure__is_a_picture_with_a_stable_repr(make: Any) -> None:
         "mma_ownership.js",
         "predict.js",
         "reveal.js",
+        "role_timeline.js",
         "scale_viewer.js",
         "state_graph.js",
         "tma_box.js",

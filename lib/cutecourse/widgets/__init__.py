@@ -17,6 +17,7 @@ from cutecourse.widgets.layout_explorer import OPERATIONS, LayoutExplorer, apply
 from cutecourse.widgets.mma_ownership import MmaOwnership, WgmmaOwnership
 from cutecourse.widgets.predict import Predict, Reveal
 from cutecourse.widgets.recorded import code_of_all_widgets
+from cutecourse.widgets.role_timeline import RoleTimeline
 from cutecourse.widgets.scale_viewer import ScaleViewer
 from cutecourse.widgets.state_graph import StateGraph
 from cutecourse.widgets.tilers import parse_tiler
@@ -41,6 +42,7 @@ __all__ = [
     "Predict",
     "PrintFigure",
     "Reveal",
+    "RoleTimeline",
     "ScaleViewer",
     "StateGraph",
     "TmaBox",

@@ -11,7 +11,7 @@ from cutecourse.pictures import Picture
 from cutecourse.trace import Event, Trace
 from cutecourse.widgets.errors import WidgetError
 
-__all__ = ["ROLES", "Span", "draw_roles", "overlap", "role_spans"]
+__all__ = ["ROLES", "Moments", "Span", "draw_roles", "overlap", "role_moments", "role_spans"]
 
 ROLES = {
     "load": "load: TMA brings k-tiles",
@@ -41,8 +41,26 @@ class Span:
     end: int
 
 
-def role_spans(trace: Trace, cluster: int | None = None) -> list[Span]:
-    """The spans of a pair's roles, tile by tile.
+@dataclass(frozen=True)
+class Moments:
+    """When a pair's roles did something, tile by tile.
+
+    cluster       the pair's cluster.
+    accumulators  for each accumulator the columns that an MMA of it writes: the first, and the one behind
+                  the last.
+    of_tile       for each tile the accumulator that holds its sums.
+    events        by role and tile: times in steps of the emulator, each with the CTA's rank and the warp.
+                  What no warp does, such as the end of an MMA, has no warp.
+    """
+
+    cluster: int
+    accumulators: list[tuple[int, int]]
+    of_tile: list[int]
+    events: dict[tuple[str, int], list[tuple[int, int, int | None]]]
+
+
+def role_moments(trace: Trace, cluster: int | None = None) -> Moments:
+    """When each role of a pair did something for each tile.
 
     trace    of a launch whose MMAs replace their sums with the first one of a tile, and whose warps load
              these with `tcgen05.ld`, the same number of times in each tile.
@@ -61,30 +79,46 @@ def role_spans(trace: Trace, cluster: int | None = None) -> list[Span]:
     begins = [place for place, event in enumerate(issues) if not event["accumulate"]]
     tile_of_issue = {event.index: bisect_right(begins, place) - 1 for place, event in enumerate(issues)}
     columns = [_column(issues[place]["d"]) for place in begins]
-    accumulators = {column: number for number, column in enumerate(sorted(set(columns)))}
-    found: dict[tuple[str, int], list[int]] = defaultdict(list)
+    widths = {column: issues[place]["n"] for column, place in zip(columns, begins, strict=True)}
+    accumulators = {column: number for number, column in enumerate(sorted(widths))}
+    found: dict[tuple[str, int], list[tuple[int, int, int | None]]] = defaultdict(list)
     for event in issues:
-        found["multiply", tile_of_issue[event.index]].append(event.time)
+        found["multiply", tile_of_issue[event.index]].append((event.time, event.rank, event.warp))
     for event in trace.of("mma.complete"):
         if event["issue"] in tile_of_issue:
-            found["multiply", tile_of_issue[event["issue"]]].append(event.time)
+            found["multiply", tile_of_issue[event["issue"]]].append((event.time, event.rank, None))
     ends = {event["transfer"]: event.time for kind in ("tma.land", "tma.read") for event in trace.of(kind)}
-    for (_, role), events in _by_warp(trace, cluster).items():
+    for ((rank, warp), role), events in _by_warp(trace, cluster).items():
         tiles = -1
         per_tile = -(-sum(event.kind == "tmem.load" for event in events) // len(begins)) or 1
         seen = 0
         for event in events:
+            times = (
+                [event.time] if event.kind == "tmem.load" else [event.time, ends.get(event.index, event.time)]
+            )
             if role == "load":
                 tiles += event["tensor"] == events[0]["tensor"] and event["coords"][0] == 0
-                found[role, tiles] += [event.time, ends.get(event.index, event.time)]
+                at = role, tiles
             elif event.kind == "tmem.load":
-                found["unload", seen // per_tile].append(event.time)
+                at = "unload", seen // per_tile
                 seen += 1
             else:
-                found["store", (seen - 1) // per_tile] += [event.time, ends.get(event.index, event.time)]
+                at = "store", (seen - 1) // per_tile
+            found[at] += [(time, rank, warp) for time in times]
+    return Moments(
+        cluster,
+        [(column, column + widths[column]) for column in accumulators],
+        [accumulators[column] for column in columns],
+        dict(found),
+    )
+
+
+def role_spans(trace: Trace, cluster: int | None = None) -> list[Span]:
+    """The spans of a pair's roles, tile by tile; the arguments and errors are those of `role_moments`."""
+    moments = role_moments(trace, cluster)
     return [
-        Span(role, tile, accumulators[columns[tile]], min(times), max(times))
-        for (role, tile), times in sorted(found.items())
+        Span(role, tile, moments.of_tile[tile], min(events)[0], max(time for time, *_ in events))
+        for (role, tile), events in sorted(moments.events.items())
     ]
 
 

@@ -12,6 +12,7 @@ from cutecourse.widgets.descriptor_bits import DescriptorBits
 from cutecourse.widgets.layout_explorer import LayoutExplorer
 from cutecourse.widgets.mma_ownership import MmaOwnership, WgmmaOwnership
 from cutecourse.widgets.predict import Predict, Reveal
+from cutecourse.widgets.role_timeline import RoleTimeline
 from cutecourse.widgets.scale_viewer import ScaleViewer
 from cutecourse.widgets.sharing import shared_traits
 from cutecourse.widgets.state_graph import StateGraph
@@ -28,6 +29,7 @@ SOURCES = {
     MmaOwnership: "mma_ownership.js",
     Predict: "predict.js",
     Reveal: "reveal.js",
+    RoleTimeline: "role_timeline.js",
     ScaleViewer: "scale_viewer.js",
     StateGraph: "state_graph.js",
     TmaBox: "tma_box.js",

@@ -1,8 +1,6 @@
 // One k-tile in both CTAs of a pair, step by step: shared memory, barriers, MMAs and tensor memory after each step.
 import { el, follow, uid, update } from "./dom.js";
-import { draw } from "./svg.js";
-
-const ARROWS = { first: "M-4 -5V5M5 -5L-2 0L5 5Z", prev: "M4 -5L-4 0L4 5Z", next: "M-4 -5L4 0L-4 5Z", last: "M4 -5V5M-5 -5L2 0L-5 5Z" };
+import { stepper } from "./stepper.js";
 
 /** What everything is like after step `at`: barriers, bytes landed of each load in each CTA, loads and MMAs so far. */
 function stateAfter(stage, at) {
@@ -39,19 +37,7 @@ function render({ model, el: host }) {
   const title = el("p", { class: "cc-muted cc-timeline-title", "data-cc": "title" });
   const acts = el("div", { class: "cc-stage-acts", role: "group", "aria-label": "Go to the first step of a part", "data-cc": "acts" });
   const board = el("div", { class: "cc-stage-board", tabindex: 0, role: "group", "data-cc": "board", "aria-label": "Both CTAs after this step; left and right arrows step, page up and page down change the part" });
-  const step = (name, label, act) => el("button", { class: "cc-quiet", "data-cc": name, "aria-label": label, title: label, onclick: act }, draw("svg", { width: 14, height: 14, viewBox: "-7 -7 14 14", "aria-hidden": "true" }, draw("path", { d: ARROWS[name], class: "cc-icon" })));
-  const slider = el("input", { type: "range", min: 0, step: 1, "data-cc": "slider", "aria-label": "Step" });
-  const count = el("span", { class: "cc-mono cc-count", "data-cc": "count" });
-  const nav = el(
-    "div",
-    { class: "cc-timeline-nav" },
-    step("first", "First step", () => go(0)),
-    step("prev", "Previous step", () => go(place() - 1)),
-    slider,
-    step("next", "Next step", () => go(place() + 1)),
-    step("last", "Last step", () => go(Infinity)),
-    count,
-  );
+  const walk = stepper({ count: () => stage.steps.length, place: () => place(), go: (to) => update(model, { selected: to }), part: (number) => stage.steps[number].act });
   const where = el("p", { class: "cc-muted cc-where", "data-cc": "where" });
   const said = el("p", { "data-cc": "words" });
   const line = el("p", { class: "cc-mono cc-stage-ptx", "data-cc": "ptx" });
@@ -62,7 +48,7 @@ function render({ model, el: host }) {
       { class: "cc-widget cc-stage", "data-cc": "stage", "aria-label": "One k-tile in both CTAs of a pair, step by step", "data-lm-suppress-shortcuts": "true" },
       el("div", { class: "cc-controls" }, title),
       acts,
-      nav,
+      walk.nav,
       state,
       board,
     ),
@@ -71,7 +57,6 @@ function render({ model, el: host }) {
   let stage = null;
   let parts = null; // the nodes of the board that change
   const place = () => Math.max(0, Math.min(stage.steps.length - 1, model.get("selected")));
-  const go = (to) => update(model, { selected: Math.max(0, Math.min(stage.steps.length - 1, to)) });
   const tensors = () => [...new Set(stage.loads.map((load) => load.tensor))].sort();
 
   const memory = (cta) => {
@@ -145,7 +130,7 @@ function render({ model, el: host }) {
 
   const drawActs = () => {
     parts.acts = stage.acts.map(([act, text]) => {
-      const button = el("button", { class: "cc-quiet", id: `${id}-${act}`, "data-cc": "act", "data-act": act, text, onclick: () => go(stage.steps.findIndex((one) => one.act === act)) });
+      const button = el("button", { class: "cc-quiet", id: `${id}-${act}`, "data-cc": "act", "data-act": act, text, onclick: () => walk.go(stage.steps.findIndex((one) => one.act === act)) });
       return { button, act };
     });
     acts.replaceChildren(...parts.acts.map(({ button }) => button));
@@ -185,10 +170,7 @@ function render({ model, el: host }) {
       mark(box, event.act === "done" || event.act === "mma");
     }
     parts.cards.forEach((card, v) => mark(card, event.cta === v));
-    slider.max = stage.steps.length - 1;
-    slider.value = at;
-    slider.setAttribute("aria-valuetext", event.words);
-    count.textContent = `${at + 1} of ${stage.steps.length}`;
+    walk.show(at, event.words);
     where.textContent = [stage.acts.find(([act]) => act === event.act)[1], `event #${event.index}`, `time ${event.time}`, event.line === null ? "no PTX line" : `PTX line ${event.line}`].join(" · ");
     said.textContent = event.words;
     line.textContent = stage.ptx[event.line] ?? "";
@@ -207,24 +189,7 @@ function render({ model, el: host }) {
     select();
   };
 
-  /** To the first step of the next or previous part of the story, by the order in which the steps come. */
-  const hop = (by) => {
-    const event = stage.steps[place()];
-    let at = place() + by;
-    while (at >= 0 && at < stage.steps.length && stage.steps[at].act === event.act) at += by;
-    go(at);
-  };
-
-  // The slider's own keys, too: JupyterLab prevents what arrow keys do by default, outside of text fields.
-  const walk = (event) => {
-    const moves = { ArrowRight: () => go(place() + 1), ArrowLeft: () => go(place() - 1), PageDown: () => hop(1), PageUp: () => hop(-1), Home: () => go(0), End: () => go(Infinity) };
-    if (!moves[event.key]) return;
-    event.preventDefault();
-    moves[event.key]();
-  };
-  board.addEventListener("keydown", walk);
-  slider.addEventListener("keydown", walk);
-  slider.addEventListener("input", () => go(Number(slider.value)));
+  walk.listen(board);
   const stops = [follow(model, ["stage"], drawAll), follow(model, ["selected"], select)];
   return () => stops.forEach((stop) => stop());
 }

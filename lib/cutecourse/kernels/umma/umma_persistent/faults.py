@@ -18,6 +18,24 @@ _LOAD = """\
                 cute.arch.fence_view_async_tmem_load()
 """
 _LOAD_IN_TWIN = "STORE:\n    tcgen05.ld"
+_PIECES = "            for i in cutlass.range(PIECES, unroll=1):\n"
+_SLEEP = """\
+            if warp + rank + done == 0:
+                for _ in cutlass.range(120000, unroll=1):
+                    nvvm.nanosleep(100)
+"""
+_SLEEP_IN_TWIN = """\
+    add.u32             %index, %warp, %rank;
+    add.u32             %index, %index, %number;
+    setp.ne.u32         %more, %index, 0;
+    mov.u32             %index, 120000;
+    @%more bra          STORE;
+SLEEP:
+    nanosleep.u32       100;
+    sub.u32             %index, %index, 1;
+    setp.ne.u32         %more, %index, 0;
+    @%more bra          SLEEP;
+"""
 _RELEASE_IN_TWIN = """\
     setp.ne.u32         %more, %chunk, 3;
     @%more bra          NOT_YET;
@@ -35,6 +53,25 @@ _MEET_IN_TWIN = """\
     barrier.cluster.wait.aligned;
 """
 _ALL_WARPS = "4 * ${given_0};     // all warps that store"
+
+_SWITCH_IN_TWIN = "    xor.b32             %acc, %acc, 1;\n"
+_SIGNAL_IN_TWIN = "            [%signal], %all;\n"
+_STORED_IN_TWIN = "    @%more bra          STORE;\n"
+
+ONE_ACCUMULATOR = Fault(
+    "one_accumulator",
+    "the MMAs of each tile wait until the last tile's sums have been loaded",
+    source=(("ACCUMULATORS = 2\n", "ACCUMULATORS = 1\n"),),
+    twin=tuple((behind + _SWITCH_IN_TWIN, behind) for behind in (_SIGNAL_IN_TWIN, _STORED_IN_TWIN)),
+    unreported="a kernel with one accumulator is slower, and right",
+)
+LATE_WARP = Fault(
+    "late_warp",
+    "one of the eight warps that store sleeps for 6 ms before it loads the first tile's sums",
+    source=((_PIECES, _SLEEP + _PIECES),),
+    twin=((_LOAD_IN_TWIN, _SLEEP_IN_TWIN + _LOAD_IN_TWIN),),
+    unreported="a late warp is no fault where the MMAs wait for it",
+)
 
 FAULTS = by_name(
     __name__,

@@ -26,7 +26,7 @@ def spec(
     sms      how many SMs an MMA takes: 2, or 1 for a kernel without pairs.
     pairs    None: the grid has a pair for each tile, and a pair that runs asks for the tiles of those that do
              not run yet. A number: so many at most share the tiles in turn.
-    columns  of an MMA's result: 256 or 128.
+    columns  of an MMA's result: 128, 192 or 256.
     stages   for k-tiles.
     ctas     how many CTAs share an SM: 1, or 2 of 128 columns.
     blends   the kernel also takes C (M, N) in bf16 and the numbers alpha and beta: D = alpha A B^T + beta C.
@@ -35,8 +35,8 @@ def spec(
     Errors: SpecError for other numbers of SMs, columns and CTAs, for fewer than one pair or stage, for both
             epilogues at once, for extents of 1, and for N or K that is no multiple of 8.
     """
-    if columns not in (128, 256):
-        raise SpecError(f"umma_scheduled: columns is 128 or 256, not {columns!r}.")
+    if columns not in (128, 192, 256):
+        raise SpecError(f"umma_scheduled: columns is 128, 192 or 256, not {columns!r}.")
     if stages < 1:
         raise SpecError(f"umma_scheduled: stages is at least 1, not {stages!r}.")
     if ctas not in (1, 2) or ctas * columns > 256:
@@ -80,3 +80,4 @@ LAUNCH = spec(*FILE.constant("MNK"))
 IN_TURN = spec(*FILE.constant("MNK"), pairs=2)
 ONE_SM = spec(300, 520, 72, sms=1, fuses=True)
 TWO_CTAS = spec(392, 328, 72, columns=128, ctas=2, fuses=True)
+THREE_PIECES = spec(392, 712, 136, columns=192, fuses=True)

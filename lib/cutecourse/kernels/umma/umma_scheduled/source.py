@@ -26,7 +26,7 @@ from cutlass.memory import SmemAllocator
 
 MNK = (1024, 768, 128)
 CTA_ROWS = 128  # of A and of D, in shared and in tensor memory
-COLUMNS = 256  # of an MMA's result, and so of an accumulator; or 128
+COLUMNS = 256  # of an MMA's result, and so of an accumulator; or 128 or 192
 K_TILE = 64
 STAGES = 3
 ACCUMULATORS = 2
@@ -37,6 +37,11 @@ BUFFERS = 2  # for pieces, in each warp
 GROUP = 2  # rows of tiles
 STORING_REGISTERS = 200  # two CTAs in an SM give a thread 128 at first
 OTHER_REGISTERS = 56  # 200 + 56 = 2 * 128
+
+
+def columns_held(columns):
+    """The columns that a CTA allocates for its accumulators: a power of two."""
+    return 1 << (ACCUMULATORS * columns - 1).bit_length()
 
 
 def make_mma(sms, columns):
@@ -66,7 +71,7 @@ def tile_of(number: cutlass.Int32, tiles: cutlass.Constexpr):
 def next_tile(
     number: cutlass.Int32,
     asked: cutlass.Int32,
-    answer: cute.Pointer,
+    answer: cute.Tensor,
     next_full: cute.Pointer,
     next_empty: cute.Pointer,
     tiles: cutlass.Constexpr,
@@ -78,14 +83,13 @@ def next_tile(
         number += cute.arch.grid_dim()[0] // sms
     else:
         cute.arch.mbarrier_wait(next_full, asked % 2)
-        first, _, _, granted = cute.arch.clc_response(answer)
+        number = cutlass.Int32(tiles[0] * tiles[1])
+        if nvvm.clusterlaunchcontrol_query_cancel("is_canceled", answer[0]):  # only then it holds a number
+            number = nvvm.clusterlaunchcontrol_query_cancel("get_first_cta_id_x", answer[0]) // sms
         cute.arch.fence_proxy("async.shared", space="cta")  # the next answer is written by the async proxy
         cute.arch.sync_warp()
         with cute.arch.elect_one():
             cute.arch.mbarrier_arrive(next_empty, 0)  # in the leader
-        number = first // sms
-        if granted == 0:
-            number = cutlass.Int32(tiles[0] * tiles[1])
     return number
 
 
@@ -123,7 +127,7 @@ def umma_scheduled(
     sA = smem.allocate_tensor(cutlass.Float16, layout_a.outer, 1024, swizzle=layout_a.inner)
     sB = smem.allocate_tensor(cutlass.Float16, layout_b.outer, 1024, swizzle=layout_b.inner)
     sD = smem.allocate_tensor(cutlass.BFloat16, layout_d.outer, 1024, swizzle=layout_d.inner)
-    answer = smem.allocate_array(cutlass.Int128)
+    answer = smem.allocate_tensor(cutlass.Int128, cute.make_layout(1), 16)
     full = smem.allocate_array(cutlass.Int64, stages)
     empty = smem.allocate_array(cutlass.Int64, stages)
     acc_full = smem.allocate_array(cutlass.Int64, ACCUMULATORS)
@@ -133,7 +137,7 @@ def umma_scheduled(
     tmem_base = smem.allocate_array(cutlass.Int32)
 
     if warp == 0:
-        cute.arch.alloc_tmem(ACCUMULATORS * columns, tmem_base, is_two_cta=two)
+        cute.arch.alloc_tmem(columns_held(columns), tmem_base, is_two_cta=two)
         with cute.arch.elect_one():
             for stage in cutlass.range_constexpr(stages):
                 cute.arch.mbarrier_init(full + stage, 1)
@@ -216,15 +220,19 @@ def umma_scheduled(
         elif warp == STORING_WARPS + 2:
             if cutlass.const_expr(not in_turn):
                 if leads:
-                    granted = cutlass.Int32(1)
-                    while granted != 0:
+                    granted = cutlass.Boolean(True)
+                    while granted:
                         cute.arch.mbarrier_wait(next_empty, done % 2 ^ 1)
                         with cute.arch.elect_one():
                             for cta in cutlass.range_constexpr(sms):
                                 cute.arch.mbarrier_arrive_and_expect_tx(next_full, 16, cta)
-                            cute.arch.issue_clc_query(next_full, answer, multicast=two)
+                            cute.arch.issue_clc_query(next_full, answer.iterator, multicast=two)
                         cute.arch.mbarrier_wait(next_full, done % 2)
-                        _, _, _, granted = cute.arch.clc_response(answer)
+                        granted = nvvm.clusterlaunchcontrol_query_cancel("is_canceled", answer[0])
+                        cute.arch.fence_proxy(
+                            "async.shared", space="cta"
+                        )  # this warp reads the answer as well
+                        cute.arch.sync_warp()
                         done += 1
     else:
         if cutlass.const_expr(ctas > 1):
@@ -264,7 +272,7 @@ def umma_scheduled(
             cute.arch.mbarrier_wait(acc_full + acc, turn % 2)
             nvvm.tcgen05_fence("after_thread_sync")
             for i in cutlass.range(pieces, unroll=1):
-                piece, buffer = column + i, warp * BUFFERS + i % BUFFERS
+                piece, buffer = column + i, warp * BUFFERS + (done * pieces + i) % BUFFERS
                 cute.copy(load, tDtC[None, i, 0, 0, acc], tDrS)
                 cute.arch.fence_view_async_tmem_load()
                 if i == pieces - 1:
@@ -304,7 +312,7 @@ def umma_scheduled(
     cute.arch.cluster_wait()
     if warp == 0:
         cute.arch.relinquish_tmem_alloc_permit(is_two_cta=two)
-        cute.arch.dealloc_tmem(tCtC.iterator, ACCUMULATORS * columns, is_two_cta=two)
+        cute.arch.dealloc_tmem(tCtC.iterator, columns_held(columns), is_two_cta=two)
 
 
 @cache
