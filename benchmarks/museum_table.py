@@ -16,6 +16,7 @@ from typing import Any
 
 from benchmarks.museum import RESULT, RUNS, SEEDS, reported
 from benchmarks.results_file import RESULTS
+from benchmarks.sanitizer import TOOLS
 from cutecourse import runtime
 from cutecourse.emulator import EmulatorError
 from cutecourse.museum import Exhibit, exhibits
@@ -82,8 +83,9 @@ def tools_in_words(row: Mapping[str, Any]) -> str:
     'none; hangs under synccheck'
     """
     tools = row.get("tools", {})
-    reporting = [tool for tool, said in tools.items() if said["state"] == "reports"]
-    hanging = [tool for tool, said in tools.items() if said.get("words", "").startswith("did not end")]
+    said = {tool: tools[tool] for tool in TOOLS if tool in tools}
+    reporting = [tool for tool in said if said[tool]["state"] == "reports"]
+    hanging = [tool for tool in said if said[tool].get("words", "").startswith("did not end")]
     if row.get("ends", {}).get("hung"):
         hanging = []
     found = ", ".join(reporting) or ("none" if tools else "not yet run")
