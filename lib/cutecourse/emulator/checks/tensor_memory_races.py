@@ -22,7 +22,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, field
-from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -125,7 +124,7 @@ class TensorMemoryRaces:
         self._uses: defaultdict[TensorMemory, _MemoryUses] = defaultdict(_MemoryUses)
         self._loading: dict[tuple[int, int], dict[tuple[TensorMemory, Region], int]] = {}
         """The loads for which each warp (its number, its cluster) has not waited, with their lines."""
-        self._ends: WeakKeyDictionary[Site, str] = WeakKeyDictionary()
+        self._ends: dict[Site, str] = {}
         self._names: dict[int, str] = {}
         """The names of operations of the pipes, by their lines."""
 
@@ -191,9 +190,13 @@ class TensorMemoryRaces:
     def loads_over(self, bundle: Bundle, cluster: int) -> None:
         """A warp has executed tcgen05.wait::ld."""
         warp = bundle.number
-        for (memory, region), line in self._loading.pop((warp, cluster), {}).items():
+        loads = self._loading.pop((warp, cluster), None)
+        if loads is None:
+            return
+        now = self._tag(warp, cluster, 0)
+        for (memory, region), line in loads.items():
             uses = self._uses[memory]
-            _put(uses.loads, warp, region, self._tag(warp, cluster, line))
+            _put(uses.loads, warp, region, now | line)
             uses.version += 1
 
     def store_over(self, memory: TensorMemory, region: Region, origin: Origin) -> None:

@@ -273,14 +273,15 @@ def wait(site: Site) -> Step:
 
     def step(bundle: Bundle, mask: Mask) -> None:
         for origin in each_warp(site, bundle, mask):
+            cluster = origin.cluster
             if name == "st":
-                for store in bundle.own(_Stores).pop(origin.cluster, ()):
+                for store in bundle.own(_Stores).pop(cluster, ()):
                     store.complete()
             else:
-                memory = bundle.cohort.own(TensorMemories)[origin.cluster, bundle.rank]
-                memory.order.waited_for_loads((origin.cluster, bundle.rank, bundle.warp))
+                memory = bundle.cohort.own(TensorMemories)[cluster, bundle.rank]
+                memory.order.waited_for_loads((cluster, bundle.rank, bundle.warp))
                 for tell in bundle.cohort.listeners.tensor_loads_over:
-                    tell(bundle, origin.cluster)
+                    tell(bundle, cluster)
             tell_warp(origin, "tmem.wait", name=name)
 
     return step
