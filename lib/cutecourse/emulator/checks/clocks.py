@@ -39,7 +39,8 @@ _ROOM = 16
 class Component(NamedTuple):
     """Something that counts its actions: "warp", "fence", "mbarrier", "mma", "wgmma", "bulk" or "grid".
 
-    A "fence" counts the actions of its warp that a proxy fence follows, "shown" those that other CTAs see.
+    A "fence" counts the actions of its warp that a proxy fence follows, "shown" those that other CTAs see,
+    "copies" how often its cp.async copies were made.
 
     `number` is the warp in its CTA, for "wgmma" the warpgroup, for "mbarrier" the offset in shared memory.
     `lane` is the lane that issues, for "mma" and "bulk".

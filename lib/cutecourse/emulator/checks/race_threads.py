@@ -81,6 +81,15 @@ class Threads:
         """For each st.async under way its units, and the component of its mbarrier."""
         self._storers: dict[int, Origin] = {}
         """By the component of an mbarrier, the last st.async that brings bytes to it."""
+        self._copies: dict[int, int] = {}
+        """By the component of a warp's copies, how many times copies were made."""
+        self._copying: tuple[int, NDArray[np.uint32]] | None = None
+        """While a copy is made: that component, and the warp's entries when it issued the copy."""
+        self._issues: dict[tuple[int, int | None], NDArray[np.uint32]] = {}
+        """A warp's entries, one for each cluster, when it issued a copy, by the copy's number.
+
+        Under None, when it first asked an mbarrier to count copies; earlier issues are not kept.
+        """
         self._views: dict[int, tuple[NDArray[Any], ...]] = {}
         self._cached: list[tuple[Any, Any]] = [(0, 0)] * clocks.warps
         self._cluster_of = np.arange(cohort.n * WARP_SIZE) // WARP_SIZE
@@ -213,7 +222,16 @@ class Threads:
             if access.writes:
                 before = self.write_before if per == 1 else self.write_before.reshape(-1, per)
                 before[index] = np.where(by[index] == warp, written[index], 0)
-        if access.writes:
+        if access.writes and self._copying is not None:
+            component, issued = self._copying
+            since = issued[self.clusters(lanes)]
+            # Another copy to the same place, issued later, is under way: its record stands.
+            kept = (by[index] == warp) & (
+                written[index] >= (since if per == 1 or bundle.n == 1 else since[:, None])
+            )
+            written[index] = np.where(kept, written[index], self.clocks.tag(self._copies[component], line))
+            by[index] = np.where(kept, by[index], component)
+        elif access.writes:
             written[index] = stamp
             by[index] = warp
             self.lanes.note_write(index, self.lanes.lanes(lanes, per), per)
@@ -243,11 +261,16 @@ class Threads:
         if self.cohort.n == 1:
             own = int(known[0, warp]) - self.clocks.step
             met = int(self.lanes.met[warp, 0])
-            low = 0 if self.remote else min(met, *known[0, first : first + self.per_block].tolist())
+            others = known[0, first : first + self.per_block].tolist()
+            if self._copies:
+                others += known[0, [*self._copies]].tolist()
+            low = 0 if self.remote else min(met, *others)
             self._cached[warp] = (low, own)
             return
         own = known[:, warp] - np.uint32(self.clocks.step)
         lows = np.minimum(known[:, first : first + self.per_block].min(axis=1), self.lanes.met[warp])
+        if self._copies:
+            lows = np.minimum(lows, known[:, [*self._copies]].min(axis=1))
         self._cached[warp] = (np.zeros_like(lows) if self.remote else lows, own)
 
     def _check_readers(
@@ -312,6 +335,41 @@ class Threads:
         per = CHUNK // self.plan.unit
         self.write_tag.reshape(-1, per)[first:][chunks] = 0
         self.read_tag.reshape(len(self.read_tag), -1, per)[:, first:][:, chunks] = 0
+
+    # --- copies that an mbarrier counts ---------------------------------------------------------------------
+
+    def copy_issued(self, bundle: Bundle, number: int | None) -> None:
+        """A warp has issued a copy, or (None) asked an mbarrier to count copies; the rest comes later."""
+        self.clocks.tick(bundle, slice(None))
+        now = self.clocks.known[bundle.number, :, bundle.number].copy()
+        self._issues.setdefault((bundle.number, number), now)
+
+    def copy_made(self, bundle: Bundle, number: int | None) -> None:
+        """The warp's copy with this number writes shared memory now; None when it has, and the warp knows.
+
+        The copies of a warp that lets no mbarrier count them are its own stores.
+        """
+        if (bundle.number, None) not in self._issues:
+            return
+        component = self.clocks.component("copies", bundle.rank, bundle.warp)
+        if number is not None:
+            if component not in self._copies:
+                self._copies[component] = 0
+                self.clocks.changed[:] = [True] * self.clocks.warps
+            self._copies[component] += 1
+            issued = self._issues.pop((bundle.number, number), self._issues[bundle.number, None])
+            self._copying = component, issued - np.uint32(self.clocks.step)
+        else:
+            self._copying = None
+            self.clocks.known[bundle.number, :, component] = self.clocks.entry(self._copies[component])
+            self.clocks.changed[bundle.number] = True
+
+    def with_copies(self, bundle: Bundle, row: Row) -> Row:
+        """A clock that also knows the copies of a warp which are complete."""
+        component = self.clocks.component("copies", bundle.rank, bundle.warp)
+        row = self.clocks.merged(self.clocks.nothing(), row)
+        row[component] = self.clocks.entry(self._copies.get(component, 0))
+        return row
 
     # --- stores that an mbarrier counts ---------------------------------------------------------------------
 

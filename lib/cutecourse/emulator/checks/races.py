@@ -18,9 +18,10 @@ Simplified: lanes of one warp have one clock; emulator.checks.race_lanes compare
             A relaxed arrival at the cluster's barrier always counts as a releasing one. A copy into bytes
             that threads have read needs an order after these reads, and no proxy fence, although the ISA
             asks for one: the pipelines of CUTLASS have none. Waits have the scope of the cluster, and so do
-            arrivals in a kernel with fences between threads. cp.async.mbarrier.arrive publishes all that its
-            thread has done when the copies are complete. A red.async is compared with no other
-            asynchronous store. Of several reductions under way to the same bytes only the last is recorded.
+            arrivals in a kernel with fences between threads. A cp.async.mbarrier.arrive publishes what its
+            warp had done before it, and the copies of the warp that are made by then. A red.async is compared
+            with no other asynchronous store. Of several reductions under way to the same bytes only the last
+            is recorded.
 Source:     PTX ISA 9.0, Memory Consistency Model; FastTrack (see emulator.checks.clocks).
 """
 
@@ -45,6 +46,7 @@ from cutecourse.emulator.core.kinds import WARP_SIZE, Mask, any_true, warps_of
 from cutecourse.emulator.core.observer import Observer
 from cutecourse.emulator.core.origin import Origin
 from cutecourse.emulator.errors import NoBarrierError
+from cutecourse.emulator.instructions.copy_queue import CopyQueue
 from cutecourse.emulator.instructions.warpgroups import InFlight
 from cutecourse.emulator.instructions.wgmma.multiplication import Multiplication
 from cutecourse.emulator.memory.mbarriers import MBarrier, MBarriers
@@ -97,6 +99,7 @@ class Races(Observer):
         self.cohort = cohort
         self.clocks = Clocks(cohort, plan.line_bits)
         self._fenced = plan.fenced
+        self._counts_copies = False
         steering = cohort.machine.steering
         self._trusts_flags = steering is None or steering.trusts_flags
         self.threads = Threads(cohort, self.clocks, plan)
@@ -219,6 +222,10 @@ class Races(Observer):
         if work is not None:
             clock.arrive(self._carried[work])
             return
+        counted = self._carried.get(origin)
+        if counted is not None:
+            clock.arrive(self.threads.with_copies(origin.bundle, counted))
+            return
         if barrier.rank != origin.bundle.rank:
             self.remote.note(barrier.rank, origin, barrier.label())
         facts = origin.site.facts
@@ -244,6 +251,31 @@ class Races(Observer):
         self.clocks.learn(bundle, barrier.cluster, self._barriers[barrier].done)
         self.clocks.tick(bundle, barrier.cluster)
         self.threads.lanes.meet(bundle, barrier.cluster)
+
+    def copies_counted(self, origin: Origin) -> None:
+        """Keep the thread's clock for the mbarrier that counts its copies when they are complete."""
+        cluster = origin.lane // WARP_SIZE
+        self._counts_copies = True
+        self.clocks.show(origin.bundle, cluster)
+        self._carried[origin] = self.clocks.row(origin.bundle, cluster).copy()
+        self.threads.copy_issued(origin.bundle, None)
+
+    def copy_asked(
+        self,
+        accesses: tuple[Access, Access],
+        bundle: Bundle,
+        addresses: tuple[NDArray[Any], NDArray[Any]],
+        n_bytes: NDArray[Any],
+        lanes: NDArray[np.bool_],
+    ) -> None:
+        """Remember when a copy was issued, once an mbarrier counts copies."""
+        if self._counts_copies:
+            self.threads.copy_issued(bundle, bundle.own(CopyQueue).issued)
+
+    def copies_made(self, bundle: Bundle, number: int | None) -> None:
+        """Record the stores of copies as such once an mbarrier counts copies."""
+        if self._counts_copies:
+            self.threads.copy_made(bundle, number)
 
     def store_asked(self, origin: Origin, access: Access, index: int, barrier: tuple[int, int]) -> None:
         """Check and record a store, and keep the clock that it brings to its mbarrier later."""

@@ -186,6 +186,9 @@ class Observer:
     def copies_counted(self, origin: Origin) -> None:
         """A lane asks that an mbarrier count its earlier cp.async copies when they are complete."""
 
+    def copies_made(self, bundle: Bundle, number: int | None) -> None:
+        """The cp.async with this number among its bundle's writes shared memory now; None when it has."""
+
     # --- bulk and tensor copies ---------------------------------------------------------------------------
 
     def bulk_issued(self, copy: Copy) -> None:
@@ -391,6 +394,7 @@ class Listeners:
         mbarrier_made = _of(Observer.mbarrier_made)
         mbarrier_used = _of(Observer.mbarrier_used)
         copies_counted = _of(Observer.copies_counted)
+        copies_made = _of(Observer.copies_made)
         mbarrier_expected = _of(Observer.mbarrier_expected)
         mbarrier_raised = _of(Observer.mbarrier_raised)
         mbarrier_arrived = _of(Observer.mbarrier_arrived)

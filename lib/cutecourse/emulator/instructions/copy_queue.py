@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,6 +31,8 @@ class LaneCopies:
     n_bytes: NDArray[np.int64]
     lanes: Lanes
     group: NDArray[np.int64]
+    number: int
+    """How many the bundle's threads have issued before."""
 
     def complete(self, bundle: Bundle, lanes: Lanes) -> None:
         """Copy for some lanes: read global memory as it is now, pad with zeros, write shared memory."""
@@ -59,8 +61,10 @@ def when_complete(bundle: Bundle, lanes: NDArray[np.int64], then: Callable[[int]
         else:
             idle.append(lane)
 
+    so_far = [*queue.copies]
+
     def complete() -> None:
-        queue.complete(bundle, mask, None)
+        queue.complete(bundle, mask, None, so_far)
         for lane in idle:
             then(lane)
 
@@ -73,6 +77,7 @@ class CopyQueue:
     def __init__(self, bundle: Bundle) -> None:
         self.committed: NDArray[np.int64] = np.zeros((bundle.n, WARP_SIZE), dtype=np.int64)
         self.copies: list[LaneCopies] = []
+        self.issued = 0
         self.watchers: list[tuple[int, list[LaneCopies], Callable[[int], None]]] = []
         """A thread's lane, copies that it issued, and the `then` to call when they are complete."""
         reasons = bundle.cohort.own(Unwritten).reasons
@@ -90,18 +95,32 @@ class CopyQueue:
                 return copy.form.site.instruction.line, int(lanes[0])
         return None
 
-    def complete(self, bundle: Bundle, lanes: Lanes, before: NDArray[np.int64] | None) -> None:
-        """Complete the copies of some threads: all, or those in groups with a number below `before`."""
+    def complete(
+        self,
+        bundle: Bundle,
+        lanes: Lanes,
+        before: NDArray[np.int64] | None,
+        among: Sequence[LaneCopies] | None = None,
+    ) -> None:
+        """Complete the copies of some threads: all, or those in groups with a number below `before`.
+
+        among  some copies, of which only those under way are completed; None for all.
+        """
         due = []
-        for copy in self.copies:
+        for copy in self.copies if among is None else among:
             whose = copy.lanes & lanes
             if before is not None:
                 whose &= copy.group < before
             if whose.any():
                 due.append((copy, whose))
         bundle.machine.random.shuffle(due)
+        listeners = bundle.cohort.listeners
         for copy, whose in due:
+            for tell in listeners.copies_made:
+                tell(bundle, copy.number)
             copy.complete(bundle, whose)
+            for tell in listeners.copies_made:
+                tell(bundle, None)
             for watcher in list(self.watchers):
                 lane, copies, then = watcher
                 if not any(one.waits(lane) for one in copies):

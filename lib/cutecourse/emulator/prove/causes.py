@@ -250,7 +250,11 @@ class Causes(Observer):
         arrived = barrier.arrived[phase]
         for event in barrier.expected.pop(phase, ()):
             if not any(one.counts and self._knows(one.row, event) for one in arrived):
-                early = next(one.event for one in reversed(arrived) if not self._knows(one.row, event))
+                early = next(
+                    one.event
+                    for one in reversed(arrived)
+                    if not self._knows(one.row, event) and one.event.place != event.place
+                )
                 self._doubt("late expectation", barrier, phase, early, event)
         for event in barrier.waited.pop(phase - 1, ()):
             if not self._knows(clock.done, event):

@@ -276,7 +276,7 @@ class _Prover:
         Source: Zeller and Hildebrandt, Simplifying and Isolating Failure-Inducing Input (TSE 2002).
         """
         order: EventOrder | None = found.get("order")
-        error = found.get("error")
+        error: EmulatorError | None = found.get("error")
         if order is None or not order.script or error is None:
             return order
         size = len(order.script) // 2
@@ -286,7 +286,7 @@ class _Prover:
                 script = order.script[:at] + order.script[at + size :]
                 shorter = replace(order, script=script, later=order.later)
                 ended, _ = self._once(shorter, CauseRecord())
-                if type(ended.raised) is type(error) and ended.line == error.line:
+                if ended.raised is not None and _is_same(ended.raised, error):
                     order = shorter
                 else:
                     at += size
@@ -325,6 +325,11 @@ def _reversals(found: CauseRecord) -> Iterator[EventOrder]:
         ]
         script = tuple(dict.fromkeys([*kept, early]))
         yield EventOrder(script=script, later=events.difference(script))
+
+
+def _is_same(error: EmulatorError, other: EmulatorError) -> bool:
+    """True if two errors have the same class and line."""
+    return type(error) is type(other) and error.line == other.line
 
 
 def _without(times: Mapping[Execution, int], lines: Sequence[int]) -> dict[Execution, int]:

@@ -91,7 +91,8 @@ def cp_async(site: Site) -> Step:
         for tell in bundle.cohort.listeners.copy_asked:
             tell((form.whole, form.to_shared), bundle, (origin, to), n_bytes, lanes)
         queue = bundle.own(CopyQueue)
-        queue.copies.append(LaneCopies(form, to, origin, n_bytes, lanes, queue.committed.copy()))
+        number, queue.issued = queue.issued, queue.issued + 1
+        queue.copies.append(LaneCopies(form, to, origin, n_bytes, lanes, queue.committed.copy(), number))
 
     return step
 
