@@ -145,7 +145,7 @@ FAULTS = by_name(
         "freed_while_loaded",
         "tensor memory is freed while O is still loaded from it",
         source=((_ALL_DONE, ""),),
-        reports=("TensorMemoryLoadUnderWay",),
+        reports=("TensorMemoryLoadUnderWay", "TensorMemoryFreed"),
     ),
     Fault(
         "never_corrected",
