@@ -115,7 +115,7 @@ FAULTS = by_name(
         "one_warp_counted",
         "`factor_full` counts one of the four warps that write factors",
         source=(("[%barriers + 104], 4;", "[%barriers + 104], 1;"),),
-        reports=("UninitializedRead",),
+        reports=("UninitializedRead", "SharedMemoryRace"),
     ),
     Fault(
         "sum_at_the_factors_barrier",
@@ -145,7 +145,7 @@ FAULTS = by_name(
         "freed_while_loaded",
         "tensor memory is freed while O is still loaded from it",
         source=((_ALL_DONE, ""),),
-        reports=("TensorMemoryLoadUnderWay",),
+        reports=("TensorMemoryLoadUnderWay", "TensorMemoryFreed"),
     ),
     Fault(
         "never_corrected",
