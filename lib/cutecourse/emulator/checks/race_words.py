@@ -82,10 +82,10 @@ def access_of(access: Access) -> str:
 def describe_thread(origin: Origin, byte: int, other: Use, what: str) -> str:
     """Describe an access or an operation, `what`, that meets another thread's access."""
     verb = {"read": "has read", "write": "has written"}[other.action]
-    barrier = "bar.sync" if other.component.rank == origin.bundle.rank else "that of the cluster"
+    barrier = "bar.sync, or" if other.component.rank == origin.bundle.rank else "that of the cluster, or"
     return (
         f"{what} {_where(origin, byte)}, which {_who(origin, other)} {verb} at line {_line(origin, other)},"
-        f" and nothing orders the two. Put a barrier of both warps between them: {barrier}, or an mbarrier at"
+        f" and nothing orders the two. Put a barrier of both warps between them: {barrier} an mbarrier at"
         " which the first warp arrives and for which the second waits."
     )
 
