@@ -15,7 +15,7 @@ from cutecourse.kernels.files import kernel_module
 from cutecourse.kernels.spec import LaunchSpec
 from cutecourse.runtime.compile_cutedsl import compile_host
 
-BYTES = {"i8": 1, "f16": 2, "bf16": 2, "f32": 4, "i32": 4}
+BYTES = {"i8": 1, "f8E4M3FN": 1, "f8E8M0FNU": 1, "f16": 2, "bf16": 2, "f32": 4, "i32": 4}
 
 
 def ir_of(spec):

@@ -95,11 +95,16 @@ def test_fault__is_reported(fault):
 
 
 @pytest.mark.parametrize(
-    ("sums", "mn", "columns"),
-    [("promoted", (8192, 8192), 192), ("promoted", (4096, 4096), 208), ("scaled", (4096, 4096), 128)],
+    ("sums", "mn", "tile"),
+    [
+        ("promoted", (8192, 8192), (128, 192)),
+        ("promoted", (4096, 4096), (128, 208)),
+        ("scaled", (8192, 8192), (128, 192)),
+        ("scaled", (4096, 4096), (256, 128)),
+    ],
 )
-def test_best__leaves_few_multiprocessors_idle(sums, mn, columns):
-    assert fp8_gemm.best(*mn, sums, 132).tile == (128, columns, 128)
+def test_best__leaves_few_multiprocessors_idle(sums, mn, tile):
+    assert fp8_gemm.best(*mn, sums, 132).tile == (*tile, 128)
 
 
 def test_spec__refuses_what_tma_cannot_step_along_and_other_sums():

@@ -27,7 +27,7 @@ SPECS = {
     for attribute, spec in vars(kernel_module(name)).items()
     if isinstance(spec, LaunchSpec)
 }
-ELEMENTS = {"f16": "f16", "bf16": "bf16", "f32": "f32", "s32": "i32"}
+ELEMENTS = {"f16": "f16", "bf16": "bf16", "f32": "f32", "s32": "i32", "u8": "i8", "e4m3": "f8E4M3FN"}
 
 
 @pytest.fixture(scope="module")

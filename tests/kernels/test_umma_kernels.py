@@ -59,6 +59,7 @@ MMAS = {
     "scale_stamp.LAUNCH": (1, 0),
     "scaled_one.LAUNCH": (1, 4),
     "scaled_one.FOUR_BITS": (1, 4),
+    "scaled_tile.LAUNCH": (1, 4),
     "scaled_persistent.LAUNCH": (2, 4),
     "scaled_persistent.FOUR_BITS": (2, 4),
     "scaled_persistent.QUANTISED": (1, 4),

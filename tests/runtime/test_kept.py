@@ -88,8 +88,8 @@ def test_key__differs_between_all_kernels_of_the_course() -> None:
         if isinstance(spec, LaunchSpec) and spec.language != "ptx"
     }
     keys = {spec: key(spec) for spec in specs}
-    # Page 14c's script imports the runtime, so more than its own file decides its text.
-    assert {spec.name for spec in specs if keys[spec] is None} == {"umma_classes"}
+    # These files import more of the course than kernels' files, so more decides their texts.
+    assert {spec.name for spec in specs if keys[spec] is None} == {"umma_classes", "fp8_gemm"}
     known = [spec for spec in specs if keys[spec] is not None]
     assert len({keys[spec] for spec in known}) == len(known) > 60
 

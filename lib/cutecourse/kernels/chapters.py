@@ -211,9 +211,17 @@ CHAPTERS = (
         number=15,
         slug="block_scales",
         title="Eight Bits and Four",
-        kernels=("scale_stamp", "scaled_one", "scaled_persistent"),
+        kernels=("scale_stamp", "scaled_one", "scaled_tile", "scaled_persistent"),
         target="sm_100a",
         reason="MMAs with scale factors are a part of tcgen05, and PTX with an `a` is for one generation",
+    ),
+    Chapter(
+        number=15,
+        slug="fp8_on_hopper",
+        title="Eight Bits on Hopper",
+        kernels=("fp8_drift", "fp8_gemm"),
+        target="sm_90a",
+        reason="wgmma came with compute capability 9.0, and PTX with an `a` is for one generation",
     ),
     Chapter(
         number=16,

@@ -24,6 +24,7 @@ class Fp8Choice(NamedTuple):
     piece    columns of C that are stored at once, and `buffers` for such pieces in each warpgroup.
     group    rows of clusters' tiles that are computed together; columns, if `along_n`.
     turns    the warpgroups issue their MMAs in turns: one multiplies while the other one promotes.
+    unroll   k-tiles in a turn of the loop that promotes.
     """
 
     sums: str = "plain"
@@ -35,6 +36,7 @@ class Fp8Choice(NamedTuple):
     group: int = 8
     along_n: bool = False
     turns: bool = False
+    unroll: int = 1
 
     @property
     def rows(self) -> int:
@@ -47,11 +49,16 @@ class Fp8Choice(NamedTuple):
         return self.cluster[0] * self.cluster[1]
 
     @property
+    def scales(self) -> int:
+        """Room for the scales of a stage: of A's rows, then of B's blocks."""
+        return self.tile[0] + int(FILE.constant("UNDER"))
+
+    @property
     def smem_bytes(self) -> int:
         """Stages with their scales and two barriers, and the buffers for pieces of C."""
         loaded = (self.tile[0] + self.tile[1]) * self.tile[2] + 2 * 8
         if self.sums == "scaled":
-            loaded += 4 * int(FILE.constant("SCALES"))
+            loaded += 4 * self.scales
         return self.stages * loaded + int(CONSUMERS) * self.buffers * self.rows * self.piece * 2
 
 
@@ -63,8 +70,8 @@ CHOICES = {
         (Fp8Choice("promoted", (128, 128, 128), stages=5), 0.9),
     ),
     "scaled": (
-        (Fp8Choice("scaled", (128, 192, 128), buffers=3), 1.0),
-        (Fp8Choice("scaled", (128, 128, 128), stages=5), 0.94),
+        (Fp8Choice("scaled", (128, 192, 128), buffers=3, unroll=4), 1.0),
+        (Fp8Choice("scaled", (256, 128, 128), stages=3, unroll=4), 0.96),
     ),
 }
 """Each with its speed while all multiprocessors have a tile, as a part of the first one's (an H100's)."""

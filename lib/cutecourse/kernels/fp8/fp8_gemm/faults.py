@@ -3,13 +3,12 @@
 from cutecourse.kernels.faults import Fault, by_name
 
 _READ = """\
-                        with cute.arch.elect_one():
-                            cute.arch.mbarrier_arrive(empty + stage)  # my warp has read its scales
+                            with cute.arch.elect_one():
+                                cute.arch.mbarrier_arrive(empty + stage)  # my warp has read its scales
 """
-_DONE = """\
-                    warpgroup.wait_group(0)
-                    free(empty + stage, loaders)
-"""
+_WAIT = "                        warpgroup.wait_group(0)\n"
+_FREE = "                            free(empty + stage, loaders)\n"
+_DONE = _WAIT + "                        if cutlass.const_expr(part == parts - 1):\n" + _FREE
 
 FAULTS = by_name(
     __name__,
@@ -22,13 +21,13 @@ FAULTS = by_name(
     Fault(
         "sums_not_waited_for",
         "the threads add the tensor core's sums to their totals while it still writes them",
-        source=((_DONE, ""),),
+        source=((_DONE, _DONE.replace(_WAIT, "").replace(_FREE, "")),),
         reports=("AccumulatorInFlight",),
     ),
     Fault(
         "freed_before_it_is_multiplied",
         "the stage is said to be free before the MMAs that read it are done",
-        source=((_DONE, "".join(reversed(_DONE.splitlines(keepends=True)))),),
+        source=((_DONE, _FREE.replace("    ", "", 1) + _DONE.replace(_FREE, "")),),
         reports=("StageReusedEarly",),
     ),
     Fault(

@@ -10,6 +10,10 @@ products of 8-bit floats with 13 binary places, so a long sum drifts. There are 
 
 A total takes as many registers as the tensor core's sums, so the tile is smaller, and its C is written to
 shared memory at once: no registers are left to keep it for the next tile's shadow.
+
+A tile of 256 rows gives each warpgroup two parts of 64 rows, with one set of sums: the tensor core multiplies
+a part, the threads promote it, and then the other part follows. The loop over K is unrolled. So addresses are
+computed between the additions, and not between the last of them and the next `wgmma`.
 """
 
 from math import gcd
@@ -34,8 +38,7 @@ from cutecourse.kernels.hopper.hopper_last.source import (
 )
 
 MNK = (512, 768, 512)
-ROWS = 128  # of a tile of C
-SCALES = ROWS + 4  # of a stage: a tile lies in at most 3 blocks of B
+UNDER = 4  # room for the scales of B in a stage: a tile lies in at most 3 blocks
 BLOCK = 128  # elements along K of a k-tile and of a scale; rows of B of a scale
 SMS = 132
 A_WARPGROUP = 128  # threads
@@ -84,17 +87,18 @@ def load_scales(
     column: cutlass.Int32,
     k: cutlass.Int32,
     lane: cutlass.Int32,
-    blocks: cutlass.Constexpr,
+    how: cutlass.Constexpr,
 ):
-    """A warp begins to copy a k-tile's scales: of the tile's 128 rows, then of the blocks under it."""
+    """A warp begins to copy a k-tile's scales: of the tile's rows, then of the blocks under it."""
+    rows, blocks = how.tile[0], blocks_under(how.tile[1])
     one = cute.make_copy_atom(cpasync.CopyG2SOp(), cutlass.Float32, num_bits_per_copy=32)
-    for part in cutlass.range_constexpr(ROWS // 32):
+    for part in cutlass.range_constexpr(rows // 32):
         mine = lane + 32 * part
         offset = cute.crd2idx((cutlass.min(row + mine, mSA.shape[0] - 1), k), mSA.layout)
         copy_one(one, mSA.iterator + offset, sScales.iterator + mine)
     if lane < blocks:
         offset = cute.crd2idx((cutlass.min(column // BLOCK + lane, mSB.shape[0] - 1), k), mSB.layout)
-        copy_one(one, mSB.iterator + offset, sScales.iterator + ROWS + lane)
+        copy_one(one, mSB.iterator + offset, sScales.iterator + rows + lane)
 
 
 @cute.jit
@@ -110,15 +114,17 @@ def promote(
     acc: cute.Tensor,
     scales: cute.Tensor,
     column: cutlass.Int32,
+    part: cutlass.Constexpr,
     how: cutlass.Constexpr,
 ):
-    """Add the tensor core's sums to the totals. Element ((c, r, eight), 0, 0) is in row 8 * r of my two."""
-    scaled = how.sums == "scaled"
+    """Add the tensor core's sums of 64 rows to the totals. Element ((c, r, eight), 0, 0) is in row 8 * r."""
+    scaled, last = how.sums == "scaled", how.rows // 64 * 2
     within, group = column % BLOCK, gcd(how.tile[1], BLOCK)
     for r in cutlass.range_constexpr(2):
         of_blocks = []
         if cutlass.const_expr(scaled):
-            of_blocks = [scales[r] * scales[2 + block] for block in range(blocks_under(how.tile[1]))]
+            mine = scales[2 * part + r]
+            of_blocks = [mine * scales[last + block] for block in range(blocks_under(how.tile[1]))]
         for first in cutlass.range_constexpr(0, how.tile[1], group):
             if cutlass.const_expr(scaled):
                 # These columns lie in this block if the tile begins with a block, else perhaps in the next.
@@ -127,10 +133,10 @@ def promote(
                     scale = of_blocks[after] if within + first >= after * BLOCK else scale
             for eight in cutlass.range_constexpr(first // 8, (first + group) // 8):
                 for c in cutlass.range_constexpr(2):
-                    part = acc[(c, r, eight), 0, 0]
+                    added = acc[(c, r, eight), 0, 0]
                     if cutlass.const_expr(scaled):
-                        part = part * scale
-                    total[(c, r, eight), 0, 0] = total[(c, r, eight), 0, 0] + part
+                        added = added * scale
+                    total[(c, r, eight), part, 0] = total[(c, r, eight), part, 0] + added
 
 
 @cute.kernel
@@ -162,7 +168,7 @@ def fp8_gemm(
     sC = smem.allocate_tensor(cutlass.BFloat16, layout_c.outer, 1024, swizzle=layout_c.inner)
     scaled = how.sums == "scaled"
     if cutlass.const_expr(scaled):
-        sScales = smem.allocate_tensor(cutlass.Float32, cute.make_layout((SCALES, stages)), 16)
+        sScales = smem.allocate_tensor(cutlass.Float32, cute.make_layout((how.scales, stages)), 16)
     full = smem.allocate_array(cutlass.Int64, stages)
     empty = smem.allocate_array(cutlass.Int64, stages)
 
@@ -251,7 +257,7 @@ def fp8_gemm(
                             column,
                             k,
                             tid % 32,
-                            blocks_under(how.tile[1]),
+                            how,
                         )
                         cute.arch.cp_async_mbarrier_arrive_noinc(full + stage)
                         at += 1
@@ -270,7 +276,9 @@ def fp8_gemm(
         rounded = cute.make_fragment_like(total, cutlass.BFloat16)
         in_pieces = cute.make_tensor(
             rounded.iterator,
-            cute.make_layout(((2, 2, blocks), 1, pieces), stride=((1, 2, 4), 0, 4 * blocks)),
+            cute.make_layout(
+                ((2, 2, blocks), how.rows // 64, pieces), stride=((1, 2, 4), 4 * blocks * pieces, 4 * blocks)
+            ),
         )
         piece_mma = make_piece_mma(how.piece)
         tCrC = cute.make_rmem_tensor(piece_mma.partition_shape_C((how.rows, how.piece)), cutlass.BFloat16)
@@ -314,8 +322,15 @@ def fp8_gemm(
                     tCrC.store(in_pieces[None, None, piece].load())
                     store(*to_c, cutlass.Int32(piece), (row, column + piece), how)
         else:
-            acc = cute.make_fragment_like(total)
-            scales = cute.make_rmem_tensor(2 + blocks_under(how.tile[1]), cutlass.Float32)
+            # The tensor core has 64 rows at a time, and registers for those; the totals are of all rows.
+            parts, under = how.rows // 64, blocks_under(how.tile[1])
+            acc = tiled_mma.make_fragment_C(tiled_mma.partition_shape_C((64, how.tile[1])))
+            of_parts = [
+                cute.local_tile(sA, (64, how.tile[2], stages), (consumer * parts + part, 0, 0))
+                for part in range(parts)
+            ]
+            of_parts = [tiled_mma.make_fragment_A(thr_mma.partition_A(rows)) for rows in of_parts]
+            scales = cute.make_rmem_tensor(2 * parts + under, cutlass.Float32)
             # My scales' place, counted by itself: if the lanes' addresses came from `stage`, the compiler
             # would keep that in a register of each lane, and the descriptors too.
             mine = my_row
@@ -327,37 +342,39 @@ def fp8_gemm(
                 row, column = row * ctas_m + rank_m, column * ctas_n + rank_n
                 total.fill(0.0)
                 ready = cute.arch.mbarrier_try_wait(full + at % stages, at // stages % 2)
-                for k in cutlass.range(k_tiles, unroll=1):
+                for k in cutlass.range(k_tiles, unroll=how.unroll):
                     stage, turn = at % stages, at // stages
                     if not ready:
                         cute.arch.mbarrier_wait(full + stage, turn % 2)
-                    if cutlass.const_expr(how.turns):
-                        cute.arch.barrier(barrier_id=TURN + consumer, number_of_threads=256)
-                    warpgroup.fence()
-                    tiled_mma.set(warpgroup.Field.ACCUMULATE, False)
-                    for block in cutlass.range_constexpr(how.tile[2] // 32):
-                        now = (None, None, block, stage)
-                        cute.gemm(tiled_mma, acc, tCrA[now], tCrB[now], acc)
-                        tiled_mma.set(warpgroup.Field.ACCUMULATE, True)
-                    warpgroup.commit_group()
-                    if cutlass.const_expr(how.turns):
-                        cute.arch.barrier_arrive(barrier_id=TURN + 1 - consumer, number_of_threads=256)
-                    if cutlass.const_expr(scaled):
-                        for r in cutlass.range_constexpr(2):
-                            scales[r] = sScales[mine + 8 * r, 0]
-                        for block in cutlass.range_constexpr(blocks_under(how.tile[1])):
-                            scales[2 + block] = sScales[ROWS + block, stage]
-                        with cute.arch.elect_one():
-                            cute.arch.mbarrier_arrive(empty + stage)  # my warp has read its scales
-                    warpgroup.wait_group(0)
-                    free(empty + stage, loaders)
-                    at += 1
-                    if k < k_tiles - 1:  # ask early, so that the next MMAs do not wait for the answer
-                        ready = cute.arch.mbarrier_try_wait(full + at % stages, at // stages % 2)
-                    promote(total, acc, scales, column * how.tile[1], how)
-                    mine += SCALES
-                    if mine >= stages * SCALES:
-                        mine -= stages * SCALES
+                    for part in cutlass.range_constexpr(parts):
+                        if cutlass.const_expr(how.turns):
+                            cute.arch.barrier(barrier_id=TURN + consumer, number_of_threads=256)
+                        warpgroup.fence()
+                        tiled_mma.set(warpgroup.Field.ACCUMULATE, False)
+                        for block in cutlass.range_constexpr(how.tile[2] // 32):
+                            now = (None, None, block, stage)
+                            cute.gemm(tiled_mma, acc, of_parts[part][now], tCrB[now], acc)
+                            tiled_mma.set(warpgroup.Field.ACCUMULATE, True)
+                        warpgroup.commit_group()
+                        if cutlass.const_expr(how.turns):
+                            cute.arch.barrier_arrive(barrier_id=TURN + 1 - consumer, number_of_threads=256)
+                        if cutlass.const_expr(scaled and part == 0):
+                            for r in cutlass.range_constexpr(2 * parts):
+                                scales[r] = sScales[mine + 64 * (r // 2) + 8 * (r % 2), 0]
+                            for block in cutlass.range_constexpr(under):
+                                scales[2 * parts + block] = sScales[how.tile[0] + block, stage]
+                            with cute.arch.elect_one():
+                                cute.arch.mbarrier_arrive(empty + stage)  # my warp has read its scales
+                        warpgroup.wait_group(0)
+                        if cutlass.const_expr(part == parts - 1):
+                            free(empty + stage, loaders)
+                            at += 1
+                            if k < k_tiles - 1:  # ask early, so that the next MMAs do not wait for the answer
+                                ready = cute.arch.mbarrier_try_wait(full + at % stages, at // stages % 2)
+                        promote(total, acc, scales, column * how.tile[1], part, how)
+                    mine += how.scales
+                    if mine >= stages * how.scales:
+                        mine -= stages * how.scales
                 rounded.store(total.load().to(cutlass.BFloat16))
                 row, column = row * CONSUMERS + consumer, column * pieces
                 for piece in cutlass.range_constexpr(pieces):
