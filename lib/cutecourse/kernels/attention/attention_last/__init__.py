@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from cutecourse.kernels.attention_ladder import attention_spec
 from cutecourse.kernels.files import KernelFunction, SpecError, kernel_file, kernel_text
-from cutecourse.kernels.spec import LaunchSpec
+from cutecourse.kernels.spec import LaunchSpec, Tensor
 
 FILE = kernel_file("attention_last")
 __getattr__ = FILE.attribute  # the kernel's constants and functions
@@ -62,7 +62,9 @@ def twin_text(spec: LaunchSpec) -> str:
     assert isinstance(spec.host, KernelFunction)
     assert spec.host.arguments is not None
     _, causal, keys, stages, group = spec.host.arguments
-    _, _, heads, batches = spec.params[0].extents
+    q = spec.params[0]
+    assert isinstance(q, Tensor)
+    *_, heads, batches = (extent or 0 for extent in q.extents)
     if not causal or (keys, stages) != (32, 4) or not group or heads == 1 or batches > 1:
         raise SpecError(
             f"{spec.name}: its twin is for causal attention of several heads of one batch only, in groups, "
