@@ -23,7 +23,7 @@ def test_table__has_every_kernel_and_every_fault() -> None:
 def test_right_kernels__are_proved_unless_they_take_tiles_as_they_come() -> None:
     """The runs of a kernel that is proved by argument have the same phases under every seed."""
     for row in RIGHT:
-        assert row["verdict"] == "proved" or row["module"] == "umma_scheduled", row
+        assert row["verdict"] == "proved" or row["module"] in {"umma_scheduled", "attention_last"}, row
         assert row.get("seeds alike", every_order.SEEDS) == every_order.SEEDS, row
 
 

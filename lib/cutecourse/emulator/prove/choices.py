@@ -21,12 +21,13 @@ from cutecourse.emulator.core.special import depends_on_order
 from cutecourse.ptx.checks import names, registers
 from cutecourse.ptx.scopes import Register, Scope
 from cutecourse.ptx.syntax import Address, Instruction
+from cutecourse.trace.words import number
 
 __all__ = ["choices", "tests"]
 
 
 def choices(program: Program) -> list[str]:
-    """The reasons for which one run of a program does not stand for all orders, one for each line."""
+    """The reasons for which one run of a program does not stand for all orders, one for each source."""
     found = _Taint(program)
     while found.spread():
         pass
@@ -98,6 +99,7 @@ class _Taint:
 
     def reasons(self) -> Iterator[str]:
         """Say where a value that depends on the order decides what a thread does."""
+        decided: dict[str, list[str]] = {}
         for function, one, facts, scope in self._all():
             if facts.takes_clusters:
                 yield f"{self._at(one)} takes tiles as they come: another order gives a CTA other tiles"
@@ -108,10 +110,11 @@ class _Taint:
             if source is None and (facts.meets_others or facts.flow in {Flow.CALL, Flow.BRANCH}):
                 source = self._read(function, one, facts, scope)
             if source is not None:
-                yield (
-                    f"{self._at(one)} depends on {self._at(source)}, whose value depends on the order of"
-                    " threads"
-                )
+                decided.setdefault(self._at(source), []).append(self._at(one))
+        for source, uses in decided.items():
+            first, *more = dict.fromkeys(uses)
+            others = f" (and {number(len(more), 'line')} more)" if more else ""
+            yield f"{first} depends on {source}, whose value depends on the order of threads{others}"
 
     def _at(self, one: Instruction) -> str:
         return f"{one.name} (line {self.program.line_in_words(one.line)})"
