@@ -42,7 +42,9 @@ def test_steps__without_the_wait_mmas_write_while_a_late_warp_still_loads() -> N
     off = ("load under way", "read before written")
     run = umma_runs.stored("umma_persistent", "empty_not_waited", "late_warp", off=off)
     steps = RoleTimeline(run).steps
-    (begins,) = [step for step in steps if step["role"] == "multiply" and "have not loaded" in step["words"]]
+    (begins,) = [
+        step for step in steps if step["role"] == "multiply" and "not loaded the sums" in step["words"]
+    ]
     assert begins["holds"][0][:2] == ["both", 2]
     *_, late = [step for step in steps if "MMAs of tile 2 have written there" in step["words"]]
     assert late["words"].startswith("Warp 0 of CTA 0 has loaded its sums of tile 0")

@@ -90,7 +90,8 @@ def _steps(moments: Moments, count: int, warps: list[tuple[int, int | None]]) ->
                 f"The first MMA of tile {tile} is issued. From here accumulator {acc} belongs to the MMAs."
             )
             if late:
-                words += f" But {late} of {len(warps)} warps have not loaded the sums that it held!"
+                have = "has" if late == 1 else "have"
+                words += f" But {late} of {len(warps)} warps {have} not loaded the sums that it held!"
         elif warp is None:
             one.multiplies = False
             words = (
