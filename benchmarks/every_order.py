@@ -14,7 +14,9 @@ import argparse
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from itertools import chain
 from math import prod
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -87,25 +89,33 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-def measure(only: str) -> list[dict[str, Any]]:
+def right_row(module: str) -> dict[str, Any]:
+    """The row of a right kernel; one that is proved runs under several seeds too."""
+    spec = kernel_module(module).LAUNCH
+    launched = launch_with(module, spec)
+    proof = prove(**launched)
+    row = {**row_of(module, "", proof), "ctas": prod(spec.grid)}
+    if proof.proved and proof.phases and proof.orders == 1:
+        first = phases(launched, 0)
+        row["seeds alike"] = sum(phases(launched, seed) == first for seed in range(SEEDS))
+    return row
+
+
+def fault_row(number: int) -> dict[str, Any]:
+    """The row of a fault, given by its number among the runnable ones."""
+    module, fault = list(runnable())[number]
+    return row_of(module, fault.name, prove(**launch_with(module, with_fault(module, fault))))
+
+
+def measure(only: str, processes: int) -> list[dict[str, Any]]:
     """One row for each kernel whose module's name contains `only`, right ones first."""
+    right = [module for module in right_kernels() if only in module]
+    wrong = [number for number, (module, _) in enumerate(runnable()) if only in module]
     rows = []
-    for module in right_kernels():
-        if only in module:
-            spec = kernel_module(module).LAUNCH
-            launched = launch_with(module, spec)
-            proof = prove(**launched)
-            row = {**row_of(module, "", proof), "ctas": prod(spec.grid)}
-            if proof.proved and proof.phases and proof.orders == 1:
-                first = phases(launched, 0)
-                row["seeds alike"] = sum(phases(launched, seed) == first for seed in range(SEEDS))
+    with get_context("fork").Pool(processes) as pool:
+        for row in chain(pool.imap(right_row, right), pool.imap(fault_row, wrong)):
             rows.append(row)
-            print(module, row["verdict"], row.get("seeds alike", ""), flush=True)
-    for module, fault in runnable():
-        if only in module:
-            proof = prove(**launch_with(module, with_fault(module, fault)))
-            rows.append(row_of(module, fault.name, proof))
-            print(module, fault.name, rows[-1]["verdict"], rows[-1]["error"], flush=True)
+            print(row["module"], row["fault"], row["verdict"], row["error"], flush=True)
     return rows
 
 
@@ -113,9 +123,10 @@ def main(arguments: list[str] | None = None) -> int:
     """Measure, print the table, and keep the rows."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--only", default="", help="modules whose names contain this")
+    parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--output", type=Path, default=None)
     options = parser.parse_args(arguments)
-    rows = measure(options.only)
+    rows = measure(options.only, options.processes)
     print(table(rows))
     found = {"recorded": of_this_machine(), "seeds": SEEDS, "rows": rows}
     write_result(found, options.output or (None if options.only else RESULT))

@@ -14,6 +14,7 @@ import argparse
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -132,24 +133,29 @@ def runnable() -> Iterator[tuple[str, Fault]]:
             yield module, fault
 
 
-def measure(only: str, seeds: int) -> list[dict[str, Any]]:
+def row_of(job: tuple[int, int]) -> dict[str, Any]:
+    """The row of a fault, given by its number among the runnable ones, under so many seeds."""
+    number, seeds = job
+    module, fault = list(runnable())[number]
+    found = seen(module, fault, range(seeds))
+    kinds = dict(Counter(found).most_common())
+    return {
+        "module": module,
+        "fault": fault.name,
+        "first": found[0],
+        "kinds": kinds,
+        "named": [kind for kind in kinds if names(fault, kind)],
+    }
+
+
+def measure(only: str, seeds: int, processes: int) -> list[dict[str, Any]]:
     """One row for each fault, of the modules whose names contain `only`."""
+    jobs = [(number, seeds) for number, (module, _) in enumerate(runnable()) if only in module]
     rows = []
-    for module, fault in runnable():
-        if only not in module:
-            continue
-        found = seen(module, fault, range(seeds))
-        kinds = dict(Counter(found).most_common())
-        rows.append(
-            {
-                "module": module,
-                "fault": fault.name,
-                "first": found[0],
-                "kinds": kinds,
-                "named": [kind for kind in kinds if names(fault, kind)],
-            }
-        )
-        print(module, fault.name, rows[-1]["kinds"], flush=True)
+    with get_context("fork").Pool(processes) as pool:
+        for row in pool.imap(row_of, jobs):
+            rows.append(row)
+            print(row["module"], row["fault"], row["kinds"], flush=True)
     return rows
 
 
@@ -158,10 +164,11 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--seeds", type=int, default=SEEDS)
     parser.add_argument("--only", default="", help="modules whose names contain this")
+    parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--output", type=Path, default=None)
     options = parser.parse_args(arguments)
     whole = options.seeds == SEEDS and not options.only
-    rows = measure(options.only, options.seeds)
+    rows = measure(options.only, options.seeds, options.processes)
     print(table(rows, options.seeds))
     found = {"recorded": of_this_machine(), "seeds": options.seeds, "rows": rows}
     write_result(found, options.output or (RESULT if whole else None))
