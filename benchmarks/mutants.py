@@ -247,9 +247,32 @@ def _right(number: int) -> str | None:
 # --- the command --------------------------------------------------------------------------------------------
 
 
+USUAL: Row = {"before": "", "beyond": "", "wrong_seeds": 0, "message": ""}
+"""What a kept row leaves out; one whose outcome is "right" leaves all of it out but `beyond`."""
+
+
+def read_results(path: Path) -> dict[str, Any]:
+    """The kept results, their rows as `row_of` makes them; `before` is empty where a mutant was named."""
+    kept: dict[str, Any] = json.loads(path.read_text(encoding="ascii"))
+    kinds = kept["families"]
+    kept["rows"] = [{**USUAL, "family": kinds[row["kernel"]], **row} for row in kept["rows"]]
+    return kept
+
+
 def written(head: dict[str, Any], rows: list[Row]) -> str:
-    """The results as JSON, one row a line."""
-    lines = ",\n".join(f"  {json.dumps(row, separators=(',', ':'))}" for row in rows)
+    """The results as JSON, one row a line; `families` has the family of each kernel."""
+    head = {**head, "families": {row["kernel"]: row["family"] for row in rows}}
+    kept = [
+        {
+            name: value
+            for name, value in row.items()
+            if name != "family"
+            and value != USUAL.get(name)
+            and (row["outcome"] != "right" or name == "beyond" or name not in USUAL)
+        }
+        for row in rows
+    ]
+    lines = ",\n".join(f"  {json.dumps(row, separators=(',', ':'))}" for row in kept)
     return json.dumps(head, indent=1)[:-2] + ',\n "rows": [\n' + lines + "\n ]\n}\n"
 
 
@@ -273,7 +296,7 @@ def main(given: list[str] | None = None) -> int:
     if options.ptxas:
         return command_line.ask_ptxas(families(), options.processes)
     output = options.output or result_path("mutants")
-    kept = json.loads(output.read_text(encoding="ascii")) if output.exists() else {}
+    kept = read_results(output) if output.exists() else {}
     if options.right:
         found = right_under(options.seeds, options.processes)
         print(*found["problems"], sep="\n")

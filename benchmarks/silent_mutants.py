@@ -11,14 +11,13 @@ The mutants are those of results/mutants.json whose outcome is "wrong" (a wrong 
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from benchmarks.mutants import Row
+from benchmarks.mutants import Row, read_results
 from benchmarks.mutation.families import families
 from benchmarks.mutation.family import Family
 from benchmarks.mutation.rule import Mutant, mutants_of
@@ -36,7 +35,7 @@ SILENT = ("wrong", "harmless")
 
 def silent(only: str) -> Iterator[tuple[Row, Family, Mutant]]:
     """The rows of mutants that no seed reports, of kernels whose names contain `only`."""
-    kept = json.loads(result_path("mutants").read_text(encoding="ascii"))["rows"]
+    kept = read_results(result_path("mutants"))["rows"]
     wanted = {_key(row): row for row in kept if row["outcome"] in SILENT and only in row["kernel"]}
     for family in families():
         if any(row["kernel"] == family.name for row in wanted.values()):
