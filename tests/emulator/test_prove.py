@@ -94,6 +94,67 @@ def test_a_time_of_nothing__is_refused(seconds):
         prove(**SLOW_READER.launch, seconds=seconds)
 
 
+# --- lanes of one warp as roles -----------------------------------------------------------------------------
+
+WAIT = "{0}: mbarrier.try_wait.parity.shared::cta.b64 %p, [bar], {1};\n@!%p bra {0};"
+ARRIVE = "mbarrier.arrive.shared::cta.b64 _, [bar];"
+WARP_SYNC = "bar.warp.sync 3;"
+
+
+def two_lanes(first, second, count=1):
+    """A warp whose lane 0 does one thing with an mbarrier, and whose lane 1 does another."""
+    ptx = f"""
+.version 8.0
+.target sm_90
+.address_size 64
+.visible .entry k()
+{{
+    .shared .align 8 .b64 bar;
+    .reg .b32 %me;
+    .reg .pred %p, %zero, %one;
+    mov.u32 %me, %tid.x;
+    setp.eq.u32 %zero, %me, 0;
+    setp.eq.u32 %one, %me, 1;
+    @%zero mbarrier.init.shared::cta.b64 [bar], {count};
+    bar.sync 0;
+    @%zero bra FIRST;
+    @!%one bra END;
+    {second}
+    bra END;
+FIRST:
+    {first}
+END:
+    ret;
+}}
+"""
+    return {"ptx": ptx, "grid": 1, "block": 32}
+
+
+def test_a_lane_that_laps_the_wait_of_another__is_found():
+    lapped = two_lanes(ARRIVE + ARRIVE, WAIT.format("L", 0))
+    proof = prove(**lapped)
+    assert proof.verdict == "counterexample"
+    with pytest.raises(DeadlockError) as again:
+        replay(proof.order, **lapped)
+    assert again.value.line == proof.error.line
+    assert prove(**two_lanes(ARRIVE, WAIT.format("L", 0))).proved
+
+
+def test_lanes_that_meet_between_two_events__are_in_order():
+    met = two_lanes(ARRIVE + WARP_SYNC + ARRIVE, WAIT.format("L", 0) + WARP_SYNC)
+    assert prove(**met).proved
+    vote = "MEET: vote.sync.any.pred %p, %zero, 3;"
+    met = two_lanes(ARRIVE + "bra MEET;", f"{WAIT.format('L', 0)} {vote} @%zero {ARRIVE}")
+    assert prove(**met).proved
+
+
+def test_lanes_whose_orders_cannot_all_be_run__are_not_proved():
+    """Either of the last two arrivals completes the second phase; with two warps, both orders are run."""
+    proof = prove(**two_lanes(ARRIVE + ARRIVE + WAIT.format("L", 0), ARRIVE, count=2))
+    assert proof.verdict == "incomplete"
+    assert "lanes of a warp run apart at line" in str(proof)
+
+
 # --- two published examples, rebuilt ------------------------------------------------------------------------
 
 

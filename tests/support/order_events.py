@@ -206,7 +206,7 @@ class Teller(Observer):
     def mbarrier_completed(self, barrier: Any) -> None:
         self.tell(Complete(barrier, keeps=True))
 
-    def mbarrier_seen(self, bundle: Any, barrier: Any, phases: int) -> None:
+    def mbarrier_seen(self, bundle: Any, barrier: Any, phases: int, lanes: Any) -> None:
         self.tell(Leave(Thread(barrier.cluster, bundle.rank, bundle.warp), barrier, scope="cluster"))
 
     # --- asynchronous work ----------------------------------------------------------------------------------

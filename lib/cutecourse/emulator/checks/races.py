@@ -246,7 +246,7 @@ class Races(Observer):
         """Make the clocks of all arrivals known to the waits for this phase."""
         self._barriers[barrier].complete()
 
-    def mbarrier_seen(self, bundle: Bundle, barrier: MBarrier, phases: int) -> None:
+    def mbarrier_seen(self, bundle: Bundle, barrier: MBarrier, phases: int, lanes: list[int]) -> None:
         """Let a warp take over the clocks of all arrivals up to the last complete phase."""
         self.clocks.learn(bundle, barrier.cluster, self._barriers[barrier].done)
         self.clocks.tick(bundle, barrier.cluster)

@@ -217,10 +217,17 @@ class _Decoder:
         """Ask the launch's steering whether lanes may execute the next instruction now."""
         instruction = self._flat.instructions[positions.start]
         may_fail = self.program.facts[self._function][positions.start].may_fail
+        guard = None if instruction.guard is None else _guard(self._site(positions.start))
 
         def control(bundle: Bundle, split: Split, following: int) -> int:
             steering = bundle.machine.steering
-            if steering is None or steering.lets(bundle, instruction, may_fail=may_fail):
+            if steering is None:
+                return following
+            lanes = bundle.full if split.mask is None else split.mask
+            if guard is not None:
+                slot, negated = guard
+                lanes = lanes & (bundle.rows["pred"][slot] != negated)
+            if steering.lets(bundle, instruction, lanes, may_fail=may_fail):
                 return following
             paused = split.waiting = Paused(bundle, split, instruction)
             steering.paused.append(paused)

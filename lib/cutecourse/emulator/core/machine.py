@@ -70,8 +70,8 @@ class OrderKeeper(Protocol):
     trusts_flags: bool
     paused: list[Any]
 
-    def lets(self, bundle: Any, instruction: Any, *, may_fail: bool) -> bool:
-        """True if a warp may execute an instruction now."""
+    def lets(self, bundle: Any, instruction: Any, lanes: Any, *, may_fail: bool) -> bool:
+        """True if lanes of a warp may execute an instruction now."""
 
     def deferred(self, work: PendingWork) -> None:
         """Work has been issued."""

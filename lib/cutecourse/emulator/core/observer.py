@@ -118,6 +118,9 @@ class Observer:
     def lanes_met(self, bundle: Bundle, mask: NDArray[np.bool_]) -> None:
         """Lanes of warps have come together at a bar.warp.sync."""
 
+    def gate_passed(self, bundle: Bundle, mask: Mask) -> None:
+        """Lanes of warps have come together at another instruction that waits for them; None is for all."""
+
     def barrier_arrived(self, bundle: Bundle, number: int, rows: NDArray[np.bool_]) -> None:
         """Warps of a bundle, shape (n,), arrive at a barrier of their block."""
 
@@ -170,8 +173,8 @@ class Observer:
     def mbarrier_completed(self, barrier: MBarrier) -> None:
         """A phase is complete and the next one has begun; no waiting warp goes on yet."""
 
-    def mbarrier_seen(self, bundle: Bundle, barrier: MBarrier, phases: int) -> None:
-        """A warp has waited for the last phase that is complete, or has found it complete."""
+    def mbarrier_seen(self, bundle: Bundle, barrier: MBarrier, phases: int, lanes: list[int]) -> None:
+        """Lanes of a warp, numbered through the bundle, have waited for the last phase that is complete."""
 
     def store_asked(self, origin: Origin, access: Access, index: int, barrier: tuple[int, int]) -> None:
         """A lane issues a st.async or red.async, which brings its bytes to an mbarrier later.
@@ -385,6 +388,7 @@ class Listeners:
         proxies_fenced = _of(Observer.proxies_fenced)
         grid_waited = _of(Observer.grid_waited)
         lanes_met = _of(Observer.lanes_met)
+        gate_passed = _of(Observer.gate_passed)
         barrier_arrived = _of(Observer.barrier_arrived)
         barrier_completed = _of(Observer.barrier_completed)
         barrier_left = _of(Observer.barrier_left)

@@ -243,8 +243,8 @@ def _only_computes(facts: Facts) -> bool:
 class TrueAnswer(Protocol):
     """The answer true of a test."""
 
-    def counts(self) -> None:
-        """Tell that the thread goes on because the answer was true."""
+    def counts(self, lanes: list[int]) -> None:
+        """Tell that lanes, numbered through the bundle, go on because the answer was true."""
 
 
 class Undecided(OwnerDict[TestOutcome, dict[int, TrueAnswer]]):
@@ -264,5 +264,6 @@ class Undecided(OwnerDict[TestOutcome, dict[int, TrueAnswer]]):
         """Lanes have come to a place that these answers decide, so that the answers count from now on."""
         for outcome in outcomes:
             kept = self.get(outcome, {})
-            for answer in dict.fromkeys(kept.pop(lane) for lane in lanes if lane in kept):
-                answer.counts()
+            found = {lane: kept.pop(lane) for lane in lanes if lane in kept}
+            for answer in dict.fromkeys(found.values()):
+                answer.counts([lane for lane in found if found[lane] is answer])

@@ -26,6 +26,7 @@ import numpy as np
 from cutecourse.emulator.core.blocks import make_cohort
 from cutecourse.emulator.core.bundle import WAIT, Bundle, Cohort, Split
 from cutecourse.emulator.core.independence import clusters_are_independent
+from cutecourse.emulator.core.kinds import ALL_LANES
 from cutecourse.emulator.core.machine import Machine
 from cutecourse.emulator.core.program import BasicBlock
 from cutecourse.emulator.core.spins import SpinWatch
@@ -281,8 +282,11 @@ class Scheduler:
             at = split.at
             while True:
                 block = blocks[at]
-                if block.gate is not None and not bundle.pass_gate(split, block.gate):
-                    break
+                if block.gate is not None:
+                    if not bundle.pass_gate(split, block.gate):
+                        break
+                    for tell in bundle.cohort.listeners.gate_passed:
+                        tell(bundle, None if block.gate.constant == ALL_LANES else split.mask)
                 mask = split.mask
                 steps = iter(block.steps)
                 try:

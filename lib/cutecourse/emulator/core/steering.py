@@ -16,6 +16,9 @@ from cutecourse.emulator.core.waits import Held
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Sequence
 
+    import numpy as np
+    from numpy.typing import NDArray
+
     from cutecourse.emulator.core.bundle import Bundle, Split
     from cutecourse.emulator.core.machine import PendingWork
     from cutecourse.ptx.syntax import Instruction
@@ -93,14 +96,18 @@ class Steering(Observer):
         """The execution that was begun last: the work that is deferred now belongs to it."""
         self.last: dict[int, Execution] = {}
         """The execution that each bundle, by its id, began last."""
+        self.acting: dict[int, NDArray[np.bool_]] = {}
+        """The lanes of that execution."""
         self.asked: dict[int, Execution] = {}
         """Among those, the wait that may fail."""
         self._over: set[Delay] = set()
         """The events that are late no longer."""
         self._work: dict[PendingWork, Delay] = {}
 
-    def lets(self, bundle: Bundle, instruction: Instruction, *, may_fail: bool) -> bool:
-        """True if a warp may execute an instruction now.
+    def lets(
+        self, bundle: Bundle, instruction: Instruction, lanes: NDArray[np.bool_], *, may_fail: bool
+    ) -> bool:
+        """True if lanes of a warp, shape (1, 32), may execute an instruction now.
 
         A wait that may fail counts once, when it is over, however often the warp asks.
         """
@@ -111,13 +118,14 @@ class Steering(Observer):
         if self._script and self._script[0] == event:
             self._next()
         self.place = self.last[id(bundle)] = place
+        self.acting[id(bundle)] = lanes
         if may_fail:
             self.asked[id(bundle)] = place
         else:
             self.times[place._replace(time=0)] += 1
         return True
 
-    def mbarrier_seen(self, bundle: Bundle, barrier: Any, phases: int) -> None:
+    def mbarrier_seen(self, bundle: Bundle, barrier: Any, phases: int, lanes: list[int]) -> None:
         """A warp goes on after a wait."""
         self._seen[id(bundle), barrier] = phases
         self.passed.add((_whose(bundle), barrier.rank, barrier.offset, phases))

@@ -148,12 +148,12 @@ class PhaseSeen:
     origin: Origin
     phase: int
 
-    def counts(self) -> None:
-        """Tell that the thread goes on because the answer was true."""
+    def counts(self, lanes: list[int]) -> None:
+        """Tell that lanes, numbered through the bundle, go on because the answer was true."""
         barrier, bundle = self.barrier, self.origin.bundle
         barrier.seen = max(barrier.seen, self.phase)
         for tell in barrier.cohort.listeners.mbarrier_seen:
-            tell(bundle, barrier, self.phase)
+            tell(bundle, barrier, self.phase, lanes)
 
 
 @dataclass(eq=False, slots=True)
@@ -356,7 +356,7 @@ class MBarrier:
         """A test by lanes, numbered through the bundle, was true: it counts where they use the answer."""
         found, outcome = PhaseSeen(self, origin, self.phase), origin.site.outcome
         if outcome is None or outcome.at_once:
-            found.counts()
+            found.counts(lanes)
         else:
             origin.bundle.own(Undecided).add(outcome, lanes, found)
 

@@ -16,10 +16,15 @@ the same phase. So it has the same happens-before relation, and what a check of 
 holds for all orders. A `Doubt` is a pair of events for which a condition fails: a legal order exists in which
 the pair happens the other way round.
 
-Simplified: the lanes of a warp count as one thread. An arrival counts as performed in the order of its
-            thread, also a relaxed one. The commits of a thread arrive in their order, a multicast one at
-            each CTA at its own time. A wgmma is over when all four warps have issued it and its sums are
-            there.
+Lanes of a warp that execute an instruction of the list above together know the same from then on, and so do
+lanes that meet: at a bar.warp.sync, a barrier, or an instruction with `.aligned` or a membermask. Lanes that
+run apart are threads of their own.
+
+Simplified: lanes that execute such an instruction together in this run do so in every order. The race check
+            gives a warp one clock: to it, a wait of one lane counts for all, and an arrival of one lane tells
+            what all have done. An arrival counts as performed in the order of its thread, also a relaxed
+            one. The commits of a thread arrive in their order, a multicast one at each CTA at its own time. A
+            wgmma is over when all four warps have issued it and its sums are there.
 Source:     PTX ISA 9.0, Phase of the mbarrier object
             (#parallel-synchronization-and-communication-instructions-mbarrier-phase); Memory Consistency
             Model, Causality order; Lamport, Time, Clocks, and the Ordering of Events in a Distributed System
@@ -40,7 +45,7 @@ from numpy.typing import NDArray
 from cutecourse.emulator.checks.clocks import BarrierClock, Clocks, Row
 from cutecourse.emulator.checks.race_plan import AccessPlan
 from cutecourse.emulator.core.bundle import Bundle, Cohort
-from cutecourse.emulator.core.kinds import Mask
+from cutecourse.emulator.core.kinds import WARP_SIZE, Mask
 from cutecourse.emulator.core.observer import Observer
 from cutecourse.emulator.core.origin import Origin
 from cutecourse.emulator.core.steering import Delay, Execution, Steering
@@ -89,6 +94,8 @@ class CauseRecord:
     """Arrivals, expectations, completions of bytes, and waits."""
     phases: int = 0
     flags: list[Doubt] = field(default_factory=list)
+    apart: Execution | None = None
+    """An event of lanes, the first, just after one of other lanes of their warp, which they have not met."""
     log: list[Logged] | None = None
     """The events in their order, if they are wanted."""
 
@@ -157,6 +164,13 @@ class _IssuedWork(NamedTuple):
     """Of a commit: its warp's number, its lane, and how many commits of that thread are asked for so far."""
 
 
+class _Part(NamedTuple):
+    """Lanes of a warp that know the same: the bits of `_bits`, and a clock."""
+
+    lanes: int
+    row: Row
+
+
 class _Barrier:
     """The events of one barrier, by phase."""
 
@@ -178,6 +192,10 @@ class Causes(Observer):
         self.steering = steering
         self.found = found
         self.clocks = Clocks(cohort, cohort.machine.program.own(AccessPlan).line_bits)
+        self._parts = [[_Part(_ALL, self.clocks.nothing())] for _ in range(self.clocks.warps)]
+        """The parts of each warp; the first acted last, and the warp's row in `clocks` is its clock."""
+        self._own = list(range(self.clocks.warps))
+        """For each warp the component in which its first part counts."""
         self._barriers: dict[Hashable, _Barrier] = {}
         self._issued: dict[object, _IssuedWork] = {}
         """By the copies, and the origins of commits and stores, that are under way."""
@@ -188,7 +206,7 @@ class Causes(Observer):
         self._raising: set[Origin] = set()
         """The cp.async arrivals for which their phases wait on top of the count."""
         self._flagged: dict[int, _Event] = {}
-        """The last fence, atomic or strong access of each warp."""
+        """The last fence, atomic or strong access in each component."""
         self._ended: dict[int, Row] = {}
         """For each rank the clocks of its warps that have ended, merged."""
         self._sent: dict[tuple[int, Hashable], tuple[int, _Event]] = {}
@@ -200,10 +218,57 @@ class Causes(Observer):
         return self.clocks.row(bundle, 0)
 
     def _event(self, bundle: Bundle) -> _Event:
-        """The warp's action now."""
-        warp = bundle.number
+        """The action now of the lanes that act."""
+        own = self._own[bundle.number]
         place = self.steering.last[id(bundle)]
-        return _Event(warp, int(self._row(bundle)[warp]) - self.clocks.step, place)
+        return _Event(own, int(self._row(bundle)[own]) - self.clocks.step, place)
+
+    def _tick(self, bundle: Bundle) -> None:
+        """Begin a new count for the lanes that act."""
+        self._row(bundle)[self._own[bundle.number]] = self._next(self._row(bundle), self._own[bundle.number])
+
+    def _next(self, row: Row, own: int) -> int:
+        return min(self._entry(row, own) + self.clocks.step, self.clocks.entry(self.clocks.most))
+
+    def _component(self, bundle: Bundle, lanes: int) -> int:
+        """The component in which lanes count: that of the first of them."""
+        first = ((lanes & -lanes).bit_length() - 1) // 8
+        if not first:
+            return bundle.number
+        return self.clocks.component("lanes", bundle.rank, bundle.warp, first)
+
+    def _acting(self, bundle: Bundle) -> None:
+        """The lanes that execute the current instruction act together."""
+        self._together(bundle, _bits(self.steering.acting[id(bundle)]))
+
+    def _together(self, bundle: Bundle, lanes: int) -> None:
+        """Let lanes of a warp act together: they know the same now. The others learn nothing of them."""
+        warp, parts = bundle.number, self._parts[bundle.number]
+        if parts[0].lanes == lanes:
+            return
+        if not parts[0].lanes & lanes and self.found.apart is None:
+            self.found.apart = self.steering.last.get(id(bundle))
+        parts[0] = parts[0]._replace(row=self._row(bundle).copy())
+        row, rest = self.clocks.nothing(), []
+        for part in parts:
+            if part.lanes & lanes:
+                row = self.clocks.merged(row, part.row)
+            left = part.lanes & ~lanes
+            if left == part.lanes:
+                rest.append(part)
+            elif left:
+                rest.append(_Part(left, self._parted(bundle, left, part.row)))
+        self._parts[warp] = [_Part(lanes, row), *rest]
+        self._own[warp] = self._component(bundle, lanes)
+        row = self._parted(bundle, lanes, row)
+        self.clocks.known[warp, 0] = self.clocks.merged(self.clocks.nothing(), row)
+
+    def _parted(self, bundle: Bundle, lanes: int, row: Row) -> Row:
+        """The clock of lanes that begin a count which no other part of their warp knows."""
+        own = self._component(bundle, lanes)
+        row = self.clocks.merged(self.clocks.nothing(), row)
+        row[own] = self._next(row, own)
+        return row
 
     def _entry(self, row: Row, component: int) -> int:
         return int(row[component]) if component < len(row) else self.clocks.step
@@ -263,8 +328,9 @@ class Causes(Observer):
         barrier.arrived.pop(phase - 2, None)
         barrier.done.pop(phase - 2, None)
 
-    def _passed(self, barrier: _Barrier, bundle: Bundle, phase: int, *, by_parity: bool) -> None:
-        """A warp has waited for a phase."""
+    def _passed(self, barrier: _Barrier, bundle: Bundle, phase: int, lanes: int, *, by_parity: bool) -> None:
+        """Lanes of a warp have waited for a phase."""
+        self._together(bundle, lanes)
         self.found.events += 1
         event = self._event(bundle)
         if by_parity and (asked := self.steering.asked.get(id(bundle))) is not None:
@@ -279,14 +345,23 @@ class Causes(Observer):
 
     def flagged(self, bundle: Bundle, mask: Mask) -> None:
         """A warp may publish what it did, or learn what others published before in this run."""
+        self._together(bundle, _bits(mask))
         event, row = self._event(bundle), self._row(bundle)
         for late in self._flagged.values():
             if not self._knows(row, late):
                 self.found.flags.append(Doubt("flag", "", 0, event.delay, late.delay))
-        self._flagged[bundle.number] = event
-        self.clocks.tick(bundle, 0)
+        self._flagged[event.agent] = event
+        self._tick(bundle)
 
     # --- barriers of warps ----------------------------------------------------------------------------------
+
+    def lanes_met(self, bundle: Bundle, mask: NDArray[np.bool_]) -> None:
+        """Lanes have come together at a bar.warp.sync."""
+        self._together(bundle, _bits(mask))
+
+    def gate_passed(self, bundle: Bundle, mask: Mask) -> None:
+        """Lanes have come together at another instruction."""
+        self._together(bundle, _bits(mask))
 
     def _meeting(self, kind: str, rank: int, number: int) -> _Barrier:
         key = (kind, rank, number)
@@ -297,14 +372,15 @@ class Causes(Observer):
             found = self._barriers[key] = _Barrier(clock, where)
         return found
 
-    def _meet(self, barrier: _Barrier, bundle: Bundle) -> None:
+    def _meet(self, barrier: _Barrier, bundle: Bundle, lanes: int) -> None:
+        self._together(bundle, lanes)
         self._arrival(barrier, barrier.clock.phase, self._row(bundle).copy(), self._event(bundle))
         self.clocks.tick(bundle, 0)
 
     def barrier_arrived(self, bundle: Bundle, number: int, rows: NDArray[np.bool_]) -> None:
         """A warp arrives at a barrier of its block."""
         if rows[0]:
-            self._meet(self._meeting("barrier", bundle.rank, number), bundle)
+            self._meet(self._meeting("barrier", bundle.rank, number), bundle, _ALL)
 
     def barrier_completed(
         self, rank: int, number: int, rows: NDArray[np.bool_], *, all_threads: bool
@@ -319,11 +395,11 @@ class Causes(Observer):
     def barrier_left(self, bundle: Bundle, number: int, mask: Mask) -> None:
         """A warp that has waited at a barrier of its block goes on."""
         barrier = self._meeting("barrier", bundle.rank, number)
-        self._passed(barrier, bundle, barrier.clock.phase - 1, by_parity=False)
+        self._passed(barrier, bundle, barrier.clock.phase - 1, _bits(mask), by_parity=False)
 
     def cluster_arrived(self, bundle: Bundle, mask: NDArray[np.bool_]) -> None:
         """Lanes of a warp arrive at the barrier of their cluster."""
-        self._meet(self._meeting("cluster", 0, 0), bundle)
+        self._meet(self._meeting("cluster", 0, 0), bundle, _bits(mask))
 
     def cluster_completed(self, rows: NDArray[np.bool_]) -> None:
         """The barrier of the cluster is complete."""
@@ -336,7 +412,7 @@ class Causes(Observer):
         """Lanes that have waited at the barrier of their cluster go on."""
         if mask.any():
             barrier = self._meeting("cluster", 0, 0)
-            self._passed(barrier, bundle, barrier.clock.phase - 1, by_parity=False)
+            self._passed(barrier, bundle, barrier.clock.phase - 1, _bits(mask), by_parity=False)
 
     # --- mbarriers ------------------------------------------------------------------------------------------
 
@@ -354,9 +430,10 @@ class Causes(Observer):
         elif origin in self._issued:
             self._work(barrier, self._issued[origin], counts=origin not in self._raising)
         else:
+            self._acting(origin.bundle)
             event = self._event(origin.bundle)
             self._arrival(held, barrier.phase, self._row(origin.bundle).copy(), event)
-            self.clocks.tick(origin.bundle, 0)
+            self._tick(origin.bundle)
 
     def _work(self, barrier: MBarrier, issued: _IssuedWork, *, counts: bool) -> None:
         """Work that a thread issued earlier signals an mbarrier."""
@@ -384,6 +461,7 @@ class Causes(Observer):
         self._expectation(barrier, origin)
 
     def _expectation(self, barrier: MBarrier, origin: Origin) -> None:
+        self._acting(origin.bundle)
         held, event = self._barriers[_key(barrier)], self._event(origin.bundle)
         self.found.events += 1
         for late in self._unknown(self._row(origin.bundle), held, barrier.phase - 1):
@@ -396,25 +474,28 @@ class Causes(Observer):
         if work is not None:
             self._work(barrier, self._issued[work], counts=False)
         else:
+            self._acting(origin.bundle)
             held, event = self._barriers[_key(barrier)], self._event(origin.bundle)
             self._arrival(held, barrier.phase, self._row(origin.bundle).copy(), event, counts=False)
-            self.clocks.tick(origin.bundle, 0)
+            self._tick(origin.bundle)
 
     def mbarrier_completed(self, barrier: MBarrier) -> None:
         """A phase is complete."""
         self._completed(self._barriers[_key(barrier)])
 
-    def mbarrier_seen(self, bundle: Bundle, barrier: MBarrier, phases: int) -> None:
-        """A warp goes on because so many phases were complete."""
-        self._passed(self._barriers[_key(barrier)], bundle, phases - 1, by_parity=True)
+    def mbarrier_seen(self, bundle: Bundle, barrier: MBarrier, phases: int, lanes: list[int]) -> None:
+        """Lanes go on because so many phases were complete."""
+        asked = sum(1 << 8 * lane for lane in lanes)
+        self._passed(self._barriers[_key(barrier)], bundle, phases - 1, asked, by_parity=True)
 
     # --- work -----------------------------------------------------------------------------------------------
 
     def _issue(self, key: object, bundle: Bundle, commit: tuple[int, int, int] = (0, 0, 0)) -> None:
         """Keep what the issuer knows of work whose end only its phase tells."""
+        self._acting(bundle)
         event = self._event(bundle)._replace(tag=self.clocks.never, work=True)
         self._issued[key] = _IssuedWork(self._row(bundle).copy(), event, commit)
-        self.clocks.tick(bundle, 0)
+        self._tick(bundle)
 
     def store_asked(self, origin: Origin, access: Access, index: int, barrier: tuple[int, int]) -> None:
         """Keep what the issuer of a st.async or red.async knows."""
@@ -445,7 +526,7 @@ class Causes(Observer):
         """Let a wgmma know what each of its four warps knows as it reaches it, and nothing later."""
         known = self.clocks.merged(self._multiplied.get(multiplication), self._row(bundle))
         self._multiplied[multiplication] = known
-        self.clocks.tick(bundle, 0)
+        self._tick(bundle)
 
     def multiplication_waited(self, bundle: Bundle, cluster: int, multiplication: InFlight) -> None:
         """A warp has waited for a wgmma."""
@@ -456,6 +537,7 @@ class Causes(Observer):
     def lanes_ended(self, bundle: Bundle, mask: NDArray[np.bool_]) -> None:
         """Keep what a warp that has ended knew."""
         if not bundle.live.any():
+            self._together(bundle, _ALL)
             self._ended[bundle.rank] = self.clocks.merged(self._ended.get(bundle.rank), self._row(bundle))
 
     def cohort_ended(self, cohort: Cohort) -> None:
@@ -475,6 +557,15 @@ class Causes(Observer):
     def _block(self, rank: int) -> tuple[int, int, int]:
         x, y, z = self.cohort.blocks[0, rank].tolist()
         return x, y, z
+
+
+_ALL = int.from_bytes(b"\x01" * WARP_SIZE, "little")
+"""All lanes of a warp."""
+
+
+def _bits(mask: Mask) -> int:
+    """Lanes of a warp as a number, with a byte for each lane."""
+    return _ALL if mask is None else int.from_bytes(mask.tobytes(), "little")
 
 
 def _key(barrier: MBarrier) -> Hashable:

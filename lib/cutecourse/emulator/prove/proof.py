@@ -138,6 +138,8 @@ class _Prover:
         self._until = until
         self.runs = 0
         self._first: Outcome | None = None
+        self._apart: list[Execution] = []
+        """Where lanes of a warp ran apart."""
 
     def _once(
         self, order: EventOrder, found: CauseRecord, *, trusts_flags: bool = True
@@ -165,6 +167,8 @@ class _Prover:
         if isinstance(outcome.raised, BudgetExceeded):
             raise _Found(verdict="incomplete", reasons=(outcome.raised.problem,))
         self._first = self._first or outcome
+        if found.apart is not None:
+            self._apart.append(found.apart)
         if outcome.error is not None or outcome.arrays != self._first.arrays:
             raise _Found(verdict="counterexample", error=outcome.raised, order=order)
         return outcome, found, steering
@@ -178,6 +182,9 @@ class _Prover:
             doubts, reasons, ways = self._other_branches(program, found.doubts, steering)
             reasons += self._ordered_by_flags(found.flags)
             self._try_delays(doubts, ways)
+            if doubts and self._apart:  # an order can delay a warp, but not some of its lanes
+                where = self._line(self._apart[0].line)
+                reasons.append(f"lanes of a warp run apart at line {where}, so not every order can be run")
             is_closed = not reasons and len(ways) == 1 and all(one.kind != "block gone" for one in doubts)
             orders = self._all_orders() if doubts and is_closed else 1
         except _Found as known:
