@@ -69,6 +69,26 @@ BY_MATRICES = Fault(
     unreported="another way to the same result",
 )
 
+_MEET = "            cute.arch.sync_warp()\n"
+_MEET_IN_TWIN = "    bar.warp.sync       -1;\n"
+_WAITED = "                cute.arch.cp_async_bulk_wait_group(BUFFERS - 1, read=True)\n"
+_WAITED_IN_TWIN = "// TMA has read what this buffer held\n"
+_FENCE_IN_TWIN = "    fence.proxy.async.shared::cta;\n"
+NOT_MET_BEFORE = Fault(
+    "not_met_before_the_stores",
+    "31 lanes write to a buffer before they have met the one that waited for it",
+    source=((_WAITED + _MEET, _WAITED),),
+    twin=((_WAITED_IN_TWIN + _MEET_IN_TWIN, _WAITED_IN_TWIN),),
+    unreported="the emulator runs the lanes of a warp together, so none writes before the one that waits",
+)
+NOT_MET_BEHIND = Fault(
+    "not_met_behind_the_stores",
+    "one lane hands a buffer to TMA before it has met the 31 others that write to it",
+    source=((_FENCE + _MEET, _FENCE),),
+    twin=((_FENCE_IN_TWIN + _MEET_IN_TWIN, _FENCE_IN_TWIN),),
+    reports=("LanesNotOrdered",),
+)
+
 FAULTS = by_name(
     __name__,
     Fault(
