@@ -112,7 +112,7 @@ def row_of(family: Family, mutant: Mutant, right: Right) -> Row:
         "kernel": family.name,
         "line": mutant.line,
         "before": mutant.before[:80],
-        "beyond": mutant.beyond,
+        "beyond": mutant.beyond or "",
         "outcome": found.outcome,
         "reports": list(found.reports),
         "wrong_seeds": found.wrong_seeds,
