@@ -167,7 +167,7 @@ def _told(options: argparse.Namespace) -> Told:
         params=(),
         target=target.rstrip(","),
     )
-    return Told(str(options.ptx), "your own", spec, {}, None, tuple(options.arg))
+    return Told(str(options.ptx), "your own", spec, {}, None, specs=tuple(options.arg))
 
 
 def _of_module(where: str, numbers: list[str], known: list[Family]) -> Family:

@@ -83,6 +83,7 @@ def test_report__chapters_of_tcgen05_run_on_their_own_generation_only():
         "13_two_sm_umma",
         "14_persistent_umma",
         "15_block_scales",
+        "16_blackwell_attention",
     ]
     for chapter in chapters:
         assert chapter["here"] == "native"
