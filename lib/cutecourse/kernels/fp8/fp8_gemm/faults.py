@@ -32,10 +32,12 @@ FAULTS = by_name(
     ),
     Fault(
         "scales_not_waited_for",
-        "a stage counts as full when A and B have come, whether or not its scales have",
+        "a stage counts as full at the first of its 33 arrivals, whatever has come by then",
         source=(
             ("mbarrier_init(full + stage, 1 + (32 if scaled else 0))", "mbarrier_init(full + stage, 1)"),
         ),
-        reports=("BarrierCountError",),
+        # Whichever of the 33 arrivals comes first completes the phase: then a multiplication finds nothing,
+        # or another arrival comes too many.
+        reports=("BarrierCountError", "UninitializedRead"),
     ),
 )
