@@ -43,9 +43,9 @@ _PACKED = {"16u4_align8b": 2, "16u4_align16b": 16, "16u6_align16b": 16}
 _DENSE = {"16u4_align16b": 8, "16u6_align16b": 12}
 """The bytes of 16 elements in global memory, for types that leave a gap behind them in shared memory."""
 _PADDED_INNER = 128
-"""The extent of a box of such a type along the innermost dimension, and what divides the tensor's."""
+"""The extent of a box of such a type along the innermost dimension, and a divisor of the tensor's."""
 _PADDED_ALIGN = 32
-"""What divides the address and the strides of their tensors, in bytes."""
+"""The alignment of their tensors' addresses and strides, in bytes."""
 _SAME_BITS = {
     "s8": "u8", "b8": "u8", "e4m3": "u8", "e5m2": "u8", "s16": "u16", "b16": "u16", "b32": "u32", "b64": "u64"
 }  # fmt: skip

@@ -199,7 +199,7 @@ class _Prover:
     def _other_branches(
         self, program: Program, doubts: Sequence[Doubt], first: Steering
     ) -> tuple[list[Doubt], list[str], list[bool]]:
-        """What threads do if tests that decide about more than waiting fail.
+        """The runs in which tests that decide about more than waiting fail.
 
         In the first run such a test waits until it is true. In another one it fails once wherever its thread
         does not know the answer. Suppose that both have the same events but for waits, and that the second

@@ -1,4 +1,4 @@
-"""What can go wrong in `attention_last`, one line each."""
+"""Faults of `attention_last`, one line each."""
 
 from cutecourse.kernels.faults import Fault, by_name
 
