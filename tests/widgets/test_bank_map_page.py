@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from widgets.bank_cases import random_map
+from widgets.parts import cc
 
 from cutecourse.banks import column_access, ldmatrix_access, row_access
 from cutecourse.layout import Layout, Swizzle, composition
@@ -20,11 +21,6 @@ pytestmark = pytest.mark.browser
 
 TILE = "(32,64):(64,1)"
 ACCESSES = [ldmatrix_access(matrices=1), ldmatrix_access(), row_access(3), column_access(2)]
-
-
-def cc(scope: Any, name: str, /, **data: Any) -> Any:
-    more = "".join(f'[data-{key}="{value}"]' for key, value in data.items())
-    return scope.locator(f'[data-cc="{name}"]{more}')
 
 
 # ---- the arithmetic ----

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from widgets import emulated, traces, umma_runs
+from widgets.parts import cc, unnamed
 
 from cutecourse.trace import KINDS, Recorder, Trace
 from cutecourse.widgets import BarrierTimeline
@@ -26,11 +27,6 @@ ALL = [
     lambda: umma_runs.recorded("umma_tile"),
     lambda: umma_runs.recorded("umma_two_sm_pipeline"),
 ]
-
-
-def cc(scope: Any, name: str, **data: Any) -> Any:
-    more = "".join(f'[data-{key}="{value}"]' for key, value in data.items())
-    return scope.locator(f'[data-cc="{name}"]{more}')
 
 
 # ---- arithmetic ----
@@ -510,14 +506,7 @@ def test_page__shows_the_lane_of_the_chosen_event(mount: Any) -> None:
 def test_page__controls_are_named_and_ids_unique(mount: Any) -> None:
     one = BarrierTimeline(traces.multicast(ctas=2))
     page = mount(one, one, BarrierTimeline(traces.deadlock()))
-    unnamed = page.evaluate(
-        """() => [...document.querySelectorAll(
-                     "input, select, button, [role=listbox], [role=option], [role=table]")]
-             .filter((e) => e.getClientRects().length)
-             .filter((e) => !(e.getAttribute("aria-label") || e.labels?.length || e.textContent.trim()))
-             .map((e) => e.outerHTML)"""
-    )
-    assert unnamed == []
+    assert unnamed(page) == []
     ids = page.evaluate("() => [...document.querySelectorAll('[id]')].map((e) => e.id)")
     assert len(ids) == len(set(ids))
     first, second = cc(page, "timeline").all()[:2]

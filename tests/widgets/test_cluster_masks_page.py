@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 import pytest
+from widgets.parts import cc
 from widgets.test_cluster_masks import SHAPES, by_hand
 
 from cutecourse.widgets import ClusterMasks
@@ -23,11 +24,6 @@ DESCRIBE = """async ([code, cases]) => {
     return { notation: m.formatLayout(layout), ranks: all.map((a) => m.rankAt(layout, a.crd)), all };
   });
 }"""
-
-
-def cc(scope: Any, name: str, **data: Any) -> Any:
-    more = "".join(f'[data-{key}="{value}"]' for key, value in data.items())
-    return scope.locator(f'[data-cc="{name}"]{more}')
 
 
 def test_masks__javascript_agrees_with_python_for_every_cluster_and_cta(page: Any) -> None:

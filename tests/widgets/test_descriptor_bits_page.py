@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from widgets.parts import cc
 from widgets.test_descriptor_bits import FORMATS, some_words
 
 from cutecourse.descriptors import INSTR_SM100, SMEM_SM90, SMEM_SM100, DescriptorError, DescriptorFormat
@@ -23,11 +24,6 @@ from cutecourse.widgets.descriptor_reading import (
 pytestmark = pytest.mark.browser
 
 BLOCKS = {"k-block 0": 0x4000404000010040, "k-block 1": 0x4000404000010042}
-
-
-def cc(scope: Any, name: str, **data: Any) -> Any:
-    more = "".join(f'[data-{key}="{value}"]' for key, value in data.items())
-    return scope.locator(f'[data-cc="{name}"]{more}')
 
 
 # ---- the arithmetic ----

@@ -6,16 +6,12 @@ from typing import Any
 
 import pytest
 from widgets import umma_runs
+from widgets.parts import cc, unnamed
 
 from cutecourse import palette
 from cutecourse.widgets import RoleTimeline
 
 pytestmark = pytest.mark.browser
-
-
-def cc(scope: Any, name: str, **data: Any) -> Any:
-    more = "".join(f'[data-{key}="{value}"]' for key, value in data.items())
-    return scope.locator(f'[data-cc="{name}"]{more}')
 
 
 def shown() -> RoleTimeline:
@@ -119,11 +115,6 @@ def test_page__is_dark_where_the_page_is_and_every_control_has_a_name(mount: Any
     rgb = tuple(int(palette.MEANINGS_DARK["surface"][i : i + 2], 16) for i in (1, 3, 5))
     ground = cc(page, "roles").first.evaluate("(e) => getComputedStyle(e).backgroundColor")
     assert ground == f"rgb{rgb}"
-    unnamed = page.evaluate(
-        """() => [...document.querySelectorAll("input, button, [tabindex='0']")]
-             .filter((e) => !(e.getAttribute("aria-label") || e.labels?.length || e.textContent.trim()))
-             .map((e) => e.outerHTML)"""
-    )
-    assert unnamed == []
+    assert unnamed(page) == []
     ids = page.evaluate("() => [...document.querySelectorAll('[id]')].map((e) => e.id)")
     assert len(ids) == len(set(ids))

@@ -11,6 +11,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 from widgets import traces, umma_runs
+from widgets.parts import cc
 
 from cutecourse.banks import column_access, ldmatrix_access
 from cutecourse.descriptors import SMEM_SM100
@@ -50,11 +51,6 @@ SHOWN = """() => [...document.querySelectorAll(".cc-widget")].map((root) => {
     marked: [...root.querySelectorAll(marks)].map((node) => node.textContent),
   };
 })"""
-
-
-def cc(scope: Any, name: str, **data: Any) -> Any:
-    more = "".join(f'[data-{key}="{value}"]' for key, value in data.items())
-    return scope.locator(f'[data-cc="{name}"]{more}')
 
 
 def edit_explorer(page: Any) -> None:

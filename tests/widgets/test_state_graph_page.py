@@ -6,6 +6,7 @@ import random
 from typing import Any
 
 import pytest
+from widgets.parts import cc
 from widgets.test_state_graph import NAMES
 
 from cutecourse.protocols import pipeline
@@ -13,11 +14,6 @@ from cutecourse.widgets import StateGraph
 from cutecourse.widgets.state_paths import follow_way, nearest, shortest_way
 
 pytestmark = pytest.mark.browser
-
-
-def cc(scope: Any, name: str, **data: Any) -> Any:
-    more = "".join(f'[data-{key}="{value}"]' for key, value in data.items())
-    return scope.locator(f'[data-cc="{name}"]{more}')
 
 
 SHOWN = """() => {

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from widgets import traces, umma_runs
+from widgets.parts import cc, unnamed
 
 from cutecourse import layout as algebra
 from cutecourse import palette
@@ -40,12 +41,6 @@ from cutecourse.widgets.snapshots import atom_snapshot, cells_of, register_name
 pytestmark = pytest.mark.browser
 
 F16 = "SM80_16x8x16_F32F16F16F32_TN"
-
-
-def cc(scope: Any, name: str, **data: Any) -> Any:
-    """Find by `data-cc` and further data attributes."""
-    more = "".join(f'[data-{key}="{value}"]' for key, value in data.items())
-    return scope.locator(f'[data-cc="{name}"]{more}')
 
 
 def everything() -> list[Any]:
@@ -630,14 +625,7 @@ def test_predict__a_page_that_may_not_store_still_remembers_while_it_is_open(mou
 def test_all__can_be_reached_and_are_named_for_a_screen_reader(mount: Any) -> None:
     # An operation's picture is an image; the plain explorer's cells are reached one by one.
     page = mount(LayoutExplorer("(4,8):(8,1)"), *everything())
-    unnamed = page.evaluate(
-        """() => [...document.querySelectorAll(
-                     "input, select, button, [role=grid], [role=img], [role=gridcell]")]
-             .filter((e) => e.offsetParent)
-             .filter((e) => !(e.getAttribute("aria-label") || e.labels?.length || e.textContent.trim()))
-             .map((e) => e.outerHTML)"""
-    )
-    assert unnamed == []
+    assert unnamed(page) == []
     reached = set()
     for _ in range(50):
         page.keyboard.press("Tab")

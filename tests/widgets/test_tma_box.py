@@ -6,18 +6,13 @@ import re
 from typing import Any
 
 import pytest
+from widgets.parts import cc, unnamed
 
 from cutecourse.layout import ComposedLayout, Layout, Swizzle, tile_to_shape
 from cutecourse.tma import TmaError
 from cutecourse.widgets import TmaBox, WidgetError
 
 A_TILE = tile_to_shape(Layout((8, 64), (64, 1)), (128, 64))
-
-
-def cc(scope: Any, name: str, **data: Any) -> Any:
-    """Find by `data-cc` and further data attributes."""
-    more = "".join(f'[data-{key}="{value}"]' for key, value in data.items())
-    return scope.locator(f'[data-cc="{name}"]{more}')
 
 
 def swizzled_byte(i: int, j: int) -> int:
@@ -338,14 +333,7 @@ def test_page__two_views_of_one_model_show_the_same(mount: Any) -> None:
 def test_page__controls_and_pictures_are_named_reached_and_fit_a_phone(mount: Any) -> None:
     page = mount(TmaBox((500, 232), coord=(3, 3)), TmaBox((512, 100)), width=360)
     assert page.evaluate("document.scrollingElement.scrollWidth") <= 360
-    unnamed = page.evaluate(
-        """() => [...document.querySelectorAll(
-                     "input, select, button, [role=grid], [role=img], [role=application], [role=gridcell]")]
-             .filter((e) => e.offsetParent)
-             .filter((e) => !(e.getAttribute("aria-label") || e.labels?.length || e.textContent.trim()))
-             .map((e) => e.outerHTML)"""
-    )
-    assert unnamed == []
+    assert unnamed(page) == []
     ids = page.evaluate("() => [...document.querySelectorAll('[id]')].map((e) => e.id)")
     assert len(ids) == len(set(ids))
     reached = set()

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from widgets.accumulators import emulated
+from widgets.parts import cc
 
 from cutecourse.widgets import TmemViewer
 from cutecourse.widgets.tmem_figure import blocks
@@ -22,11 +23,6 @@ from cutecourse.widgets.tmem_places import (
 )
 
 pytestmark = pytest.mark.browser
-
-
-def cc(scope: Any, name: str, /, **data: Any) -> Any:
-    more = "".join(f'[data-{key}="{value}"]' for key, value in data.items())
-    return scope.locator(f'[data-cc="{name}"]{more}')
 
 
 # ---- the arithmetic ----
