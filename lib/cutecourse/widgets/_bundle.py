@@ -49,6 +49,6 @@ def without_comments(text: str) -> str:
 
 @functools.cache
 def stylesheet() -> str:
-    """The colours as CSS variables, then the rules that all widgets share, without the spaces between them."""
+    """The colours as CSS variables, then the rules that all widgets share, with few spaces between them."""
     rules = without_comments((HERE / "js" / "widgets.css").read_text(encoding="utf-8"))
     return css_variables() + re.sub(r"\s*([{};])\s*", r"\1", rules)
