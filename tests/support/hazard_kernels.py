@@ -306,7 +306,7 @@ SCENES: dict[str, Scene | Product | Warpgroup | ChangedMap | Chain | Factors] = 
     "load not waited for": Scene(SETUP + multiply() + done() + AFTER + LD + USE, tensor=True),
     "no fence after": Scene(SETUP + multiply() + done() + LD + WAIT_LD, tensor=True),
     "no fence before": Scene(SETUP + ST + WAIT_ST + BAR + AFTER + multiply() + done(), tensor=True),
-    "another warp frees": Scene(
+    "another warp allocates or frees": Scene(
         COLUMNS
         + "setp.ne.u32 %p, %warp, 1;\n@%p bra OTHERS;\n"
         + "tcgen05.relinquish_alloc_permit.cta_group::1.sync.aligned;\nOTHERS:\n",

@@ -34,6 +34,7 @@ __all__ = [
     "AccumulatorInFlight",
     "AddressError",
     "AlignmentError",
+    "AllocationOfTwoWarps",
     "ArrayTypeMismatch",
     "BarrierCountError",
     "BarrierError",
@@ -46,7 +47,6 @@ __all__ = [
     "DivergedWarp",
     "EmulatorError",
     "ExitedCTAError",
-    "FreedByAnotherWarp",
     "Hazard",
     "InvalidOperand",
     "KernelTrap",
@@ -721,13 +721,13 @@ class MissingFenceBefore(TensorMemoryHazard):
     )
 
 
-class FreedByAnotherWarp(TensorMemoryError):
-    """A warp that did not execute the tcgen05.alloc executes a tcgen05.dealloc or relinquish_alloc_permit."""
+class AllocationOfTwoWarps(TensorMemoryError):
+    """A warp allocates tensor memory and another one of the CTA allocates, frees or relinquishes."""
 
     hazard = Hazard(
-        "another warp frees",
+        "another warp allocates or frees",
         "note",
-        "the document has one warp perform allocation and deallocation, which can be read either way;"
+        "the document has one warp perform allocation and deallocation, which can mean one at a time;"
         " CUTLASS's example 77 frees in another warp",
     )
 

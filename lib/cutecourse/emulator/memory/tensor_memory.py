@@ -109,10 +109,8 @@ class TensorMemory:
         """The thread that freed each column, for columns that are not allocated again."""
         self.moving: list[Moving] = []
         """The asynchronous operations that are under way."""
-        self.warp: int | None = None
-        """The warp that allocates and deallocates, once one has."""
-        self.line: int | None = None
-        """The line at which it has allocated last."""
+        self.allocator: Origin | None = None
+        """The warp that has asked for columns last."""
         self.smallest_so_far = COLUMNS
         self.relinquished: int | None = None
         """The line at which the CTA gave up its right to allocate."""

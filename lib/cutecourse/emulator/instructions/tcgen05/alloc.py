@@ -98,21 +98,15 @@ def uniform_value(origin: Origin, row: NDArray[Any], what: str) -> int:
     return first
 
 
-def _check_warp(origin: Origin, memory: TensorMemory, *, allocates: bool) -> None:
-    """Check that one warp allocates and frees. Errors: TensorMemoryAllocationError for an allocation."""
-    warp = origin.bundle.warp
-    if allocates and memory.warp is None:
-        memory.warp = warp
-    if memory.warp is None or memory.warp == warp:
-        return
-    if allocates:
-        raise origin.error(
-            TensorMemoryAllocationError,
-            f"warp {warp} allocates tensor memory, but warp {memory.warp} of the CTA has done so before:"
-            " one warp must do all of it",
+def _check_warp(origin: Origin, allocator: Origin | None) -> None:
+    """Report a warp that does what is left to another one, which has allocated."""
+    if allocator is not None and allocator.bundle.warp != origin.bundle.warp:
+        report(
+            "another warp allocates or frees",
+            f"warp {origin.bundle.warp} executes it, but warp {allocator.bundle.warp} of the CTA has allocated",
+            origin,
+            allocator.site.line,
         )
-    problem = f"warp {warp} executes it, but warp {memory.warp} of the CTA has allocated"
-    report("another warp frees", problem, origin, memory.line)
 
 
 _Check = Callable[[Origin, TensorMemory, int, int], tuple[int | None, int | None]]
@@ -180,9 +174,10 @@ def alloc(site: Site) -> Step:
                 each CTA of the pair together, which get the same columns.
     Units:      columns of 128 lanes; a power of two from 32 to 512.
     Blocks:     until that many neighbouring columns are free; with .cta_group::2 until the peer comes too.
-    Errors:     TensorMemoryAllocationError (number; more than before; another warp than before; after
-                relinquish_alloc_permit; a pair that disagrees), NonUniformOperand, AddressError,
-                AlignmentError, DivergedWarp; TensorMemoryLeak for what is not freed when the CTA ends.
+    Errors:     TensorMemoryAllocationError (number; more than before; after relinquish_alloc_permit; a pair
+                that disagrees), NonUniformOperand, AddressError, AlignmentError, DivergedWarp;
+                TensorMemoryLeak for what is not freed when the CTA ends. Another warp than the one that
+                allocated before is a note (emulator.core.hazards).
     Simplified: each CTA has an SM of its own, so only its own allocations limit it. First fit; the
                 hardware's choice is not documented.
     Source:     PTX ISA 9.0, tcgen05.alloc
@@ -201,8 +196,8 @@ def alloc(site: Site) -> Step:
                 TensorMemoryAllocationError,
                 f"{columns} columns: their number must be a power of two from {SMALLEST} to {COLUMNS}",
             )
-        _check_warp(origin, memory, allocates=True)
-        memory.line = site.line
+        _check_warp(origin, memory.allocator)
+        memory.allocator = origin
         if memory.relinquished is not None:
             raise origin.error(
                 TensorMemoryAllocationError,
@@ -241,7 +236,6 @@ def dealloc(site: Site) -> Step:
     where, number = site.source(0, "u32"), site.source(1, "u32")
 
     def check(origin: Origin, memory: TensorMemory, columns: int, address: int) -> tuple[int, None]:
-        _check_warp(origin, memory, allocates=False)
         lane, start = split_address(address)
         found = memory.allocations.get(start)
         if lane or found is None or found.columns != columns:
@@ -251,6 +245,7 @@ def dealloc(site: Site) -> Step:
                 f"{columns} columns at 0x{address:x} are to be freed, but are not an allocation of the CTA"
                 f" (columns allocated: {held or 'none'})",
             )
+        _check_warp(origin, found.origin)
         region = Region(np.ones(LANES, dtype=np.bool_), start, start + columns)
         memory.check_quiet(region, "tcgen05.dealloc", origin, writes=True, frees=True)
         for tell in origin.bundle.cohort.listeners.tensor_freeing:
@@ -277,7 +272,7 @@ def relinquish_alloc_permit(site: Site) -> Step:
     def step(bundle: Bundle, mask: Mask) -> None:
         for origin in each_warp(site, bundle, mask):
             memory = bundle.cohort.own(TensorMemories)[origin.cluster, bundle.rank]
-            _check_warp(origin, memory, allocates=False)
+            _check_warp(origin, memory.allocator)
             memory.relinquished = site.line
             tell_warp(origin, "tmem.relinquish", group=group)
 
