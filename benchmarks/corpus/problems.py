@@ -121,10 +121,11 @@ class Shaped:
     tensor: Tensor
     extents: Sequence[int] | None = None
     strides: Sequence[int] | None = None
+    extent_bits: int = 32
 
     def declared(self) -> DslTensor:
         """The argument for `cutecourse.analysis.dsl.pack`."""
-        return DslTensor(self.tensor.codes, self.extents, self.strides)
+        return DslTensor(self.tensor.codes, self.extents, self.strides, extent_bits=self.extent_bits)
 
 
 @dataclass(frozen=True)

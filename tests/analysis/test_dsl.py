@@ -152,6 +152,29 @@ def test_pack__a_tensor_of_constants_is_also_a_parameter_that_is_a_pointer():
     assert out[0] == 7
 
 
+EXTENTS = """
+.visible .entry extents(.param .align 8 .b8 out[32])
+{
+    .reg .b64 %out, %x<3>;
+    ld.param.b64 %out, [out];
+    ld.param.b64 %x0, [out+8];
+    ld.param.b64 %x1, [out+16];
+    ld.param.b64 %x2, [out+24];
+    st.global.v2.b64 [%out], {%x0, %x1};
+    st.global.b64 [%out+16], %x2;
+    ret;
+}
+"""
+
+
+def test_pack__extents_of_64_bits():
+    """A tensor whose extents are `sym_int64()` holds them as its strides."""
+    out = np.zeros((2, 4), np.int64)
+    tensor = DslTensor(out, extent_bits=64)
+    launch(HEAD + EXTENTS, grid=1, block=1, args=pack(HEAD + EXTENTS, [tensor]))
+    assert out[0].tolist() == [2, 4, 4, 0]
+
+
 @pytest.mark.parametrize(("declared", "said"), WRONG.values(), ids=WRONG)
 def test_pack__shows_both_lists_where_they_differ(declared, said):
     with pytest.raises(InputError, match=said):

@@ -27,6 +27,7 @@ from cutecourse.ptx.scopes import type_bits
 __all__ = ["DslCoordTensor", "DslFastDivmod", "DslLayout", "DslTensor", "DslTmaAtom", "pack"]
 
 _MAP_BYTES = 128
+_INTEGER: dict[int, type[np.integer[Any]]] = {32: np.int32, 64: np.int64}
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,7 @@ class DslTensor:
     extents      the modes whose extent is no constant, as numbers of axes of the array; all by default.
     strides      the modes whose stride is none; by default all but those whose stride is 1.
     stride_bits  64, or 32 where the kernel was compiled for strides of 32 bits.
+    extent_bits  32, or 64 where the kernel was compiled for extents of 64 bits, as by `sym_int64()`.
 
     `DslTensor(array, extents=(), strides=())` is a tensor whose layout is a constant, or a pointer.
     """
@@ -45,6 +47,7 @@ class DslTensor:
     extents: Sequence[int] | None = None
     strides: Sequence[int] | None = None
     stride_bits: int = 64
+    extent_bits: int = 32
 
     def fields(self) -> Iterator[tuple[str, Any]]:
         """Name and value of each part."""
@@ -52,10 +55,10 @@ class DslTensor:
         rank = range(self.array.ndim)
         yield "pointer", self.array
         for axis in rank if self.extents is None else self.extents:
-            yield f"extent {axis}", np.int32(self.array.shape[axis])
+            yield f"extent {axis}", _INTEGER[self.extent_bits](self.array.shape[axis])
         moving = [axis for axis in rank if steps[axis] != 1] if self.strides is None else self.strides
         for axis in moving:
-            yield f"stride {axis}", (np.int64 if self.stride_bits == 64 else np.int32)(steps[axis])
+            yield f"stride {axis}", _INTEGER[self.stride_bits](steps[axis])
 
 
 @dataclass(frozen=True)
@@ -91,7 +94,7 @@ class DslLayout:
 
     def fields(self) -> Iterator[tuple[str, Any]]:
         """Name and value of each part."""
-        integer = np.int64 if self.bits == 64 else np.int32
+        integer = _INTEGER[self.bits]
         for what, numbers in (("extent", self.extents), ("stride", self.strides)):
             for place, number in enumerate(numbers):
                 yield f"{what} {place}", integer(number)
