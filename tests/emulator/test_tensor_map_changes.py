@@ -90,6 +90,53 @@ def test_replace__works_on_global_memory():
     np.testing.assert_array_equal(got[:512].view(np.uint16), b[9:13, :64].reshape(-1))
 
 
+BLANK = (
+    CASE.ptx.replace("    ld.b32 %v, [%map];\n", "    mov.b32 %v, 0;\n")
+    .replace(DIM, "")
+    .replace(
+        STRIDE,
+        STRIDE
+        + "".join(
+            f"    tensormap.replace.tile.{line};\n"
+            for line in (
+                "rank.shared::cta.b1024.b32 [changed], 1",
+                "box_dim.shared::cta.b1024.b32 [changed], 0, 64",
+                "box_dim.shared::cta.b1024.b32 [changed], 1, 4",
+                "global_dim.shared::cta.b1024.b32 [changed], 0, 64",
+                "global_dim.shared::cta.b1024.b32 [changed], 1, 16",
+                "element_stride.shared::cta.b1024.b32 [changed], 0, 1",
+                "element_stride.shared::cta.b1024.b32 [changed], 1, 1",
+                "elemtype.shared::cta.b1024.b32 [changed], 1",
+            )
+        ),
+    )
+)
+"""Nothing is copied: the kernel makes the map of 128 zero bytes, as Triton's make_tensor_descriptor does."""
+
+
+def test_replace__makes_a_map_of_zeros():
+    got, b = run(BLANK)
+    np.testing.assert_array_equal(got[:512].view(np.uint16), b[9:13, :64].reshape(-1))
+    assert (got[512:] == 165).all()
+
+
+@pytest.mark.parametrize(
+    ("left_out", "match"),
+    [
+        ("box_dim.shared::cta.b1024.b32 [changed], 1, 4", r"box\[1\] is 0, but must be in 1\.\.256"),
+        ("global_dim.shared::cta.b1024.b32 [changed], 0, 64", r"dims\[0\] is 0"),
+        ("element_stride.shared::cta.b1024.b32 [changed], 1, 1", r"element_strides\[1\] is 0"),
+        ("rank.shared::cta.b1024.b32 [changed], 1", r"dims\[2\] is 0"),
+        ("global_address.shared::cta.b1024.b64 [changed], %source", "its global_address was never given"),
+    ],
+)
+def test_replace__of_zeros_needs_every_field(left_out, match):
+    text = BLANK.replace(f"    tensormap.replace.tile.{left_out};\n", "")
+    assert text != BLANK
+    with pytest.raises(InvalidOperand, match=match):
+        run(text)
+
+
 def test_copy__with_a_changed_map_needs_the_acquiring_fence():
     with pytest.raises(MissingTensorMapFence, match="was changed, and no thread of this CTA"):
         run(CASE.ptx.replace(ACQUIRE, ""))

@@ -27,10 +27,21 @@ from cutecourse.emulator.errors import LaunchError
 from cutecourse.emulator.memory.host_arrays import host_arrays
 from cutecourse.emulator.memory.swizzle import SPANS, chunk_numbers
 
-__all__ = ["TOKEN_BYTES", "BoundTensorMap", "TensorMap", "TensorMapError", "Window", "covered"]
+__all__ = [
+    "MOST_DIMENSIONS",
+    "TOKEN_BYTES",
+    "BoundTensorMap",
+    "TensorMap",
+    "TensorMapError",
+    "Window",
+    "covered",
+]
 
 TOKEN_BYTES = 128
 """Bytes of a tensor map, in the driver and here."""
+
+MOST_DIMENSIONS = 5
+"""Dimensions of a tensor map at most."""
 
 _MAGIC = b"cutecourse's tensor map".ljust(32, b"\0")
 _ELEMENTS = {
@@ -55,7 +66,6 @@ _NANS = {
     "f16": 0x7FF7, "bf16": 0x7FF7, "f32": 0x7FF77FF7, "f64": 0x7FF77FF77FF77FF7, "f32_ftz": 0x7FF77FF7,
     "tf32": 0x7FF77FF7, "tf32_ftz": 0x7FF77FF7,
 }  # fmt: skip
-_MAX_RANK = 5
 _MAX_DIM = 1 << 32
 _MAX_STRIDE = 1 << 40
 _MAX_BOX = 256
@@ -245,8 +255,8 @@ class TensorMap:
     def _broken_rules(self) -> Iterator[tuple[str, str]]:
         """The rules that the fields break, each with the problem; only the first one is sure to be right."""
         rank = len(self.dims)
-        if not 1 <= rank <= _MAX_RANK:
-            yield "rank", f"a tensor map has 1 to {_MAX_RANK} dimensions, but dims names {rank}"
+        if not 1 <= rank <= MOST_DIMENSIONS:
+            yield "rank", f"a tensor map has 1 to {MOST_DIMENSIONS} dimensions, but dims names {rank}"
         for what, given, wanted in (
             ("strides", self.strides, rank - 1),
             ("box", self.box, rank),

@@ -1,7 +1,8 @@
 """tensormap.replace and tensormap.cp_fenceproxy: a kernel changes a tensor map and publishes it.
 
 A replaced map is a new one with a token of its own, which takes the old token's place in memory. A map may
-break cuTensorMapEncodeTiled's rules between two replacements; a copy that uses it is refused.
+break cuTensorMapEncodeTiled's rules between two replacements; a copy that uses it is refused. 128 zero bytes
+are a map whose fields are all to be replaced: Triton makes its tensor descriptors so.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 from cutecourse.emulator.core.bundle import Bundle
 from cutecourse.emulator.core.facts import Facts, MemoryUse
 from cutecourse.emulator.core.kinds import WARP_SIZE, Mask
+from cutecourse.emulator.core.memory import Allocation
 from cutecourse.emulator.core.origin import Origin, each_lane
 from cutecourse.emulator.core.program import Step
 from cutecourse.emulator.core.registry import instruction
@@ -23,7 +25,7 @@ from cutecourse.emulator.core.warp_values import require_whole_warps
 from cutecourse.emulator.errors import AddressError, InvalidOperand
 from cutecourse.emulator.instructions.stating import by_modifiers, space_of
 from cutecourse.emulator.memory.access import Access
-from cutecourse.emulator.memory.tensor_map import TOKEN_BYTES, BoundTensorMap, TensorMap
+from cutecourse.emulator.memory.tensor_map import MOST_DIMENSIONS, TOKEN_BYTES, BoundTensorMap, TensorMap
 from cutecourse.emulator.memory.tensor_map_fences import note_changed
 from cutecourse.ptx.syntax import Instruction
 
@@ -81,8 +83,9 @@ def tensormap_replace(site: Site) -> Step:
     Errors:     AddressError, AlignmentError, UninitializedRead; InvalidOperand if there is no tensor map, or
                 for an ordinal that its rank does not have.
     Simplified: elements of 4 and 6 bits, interleaved layouts, a swizzle of 96 bytes and one with other atoms
-                than 16 bytes are not supported. A new rank keeps the fields of the dimensions that stay; new
-                dimensions have the extent 1.
+                than 16 bytes are not supported. A new rank keeps the fields of the dimensions that stay;
+                those of new ones are 0, and a copy is refused until they are given. 128 zero bytes are a map
+                of five such dimensions, which no document says.
     Source:     PTX ISA 9.0, tensormap.replace
                 (#data-movement-and-conversion-instructions-tensormap-replace).
     """
@@ -128,15 +131,37 @@ def _check_code(site: Site, field: str, code: int | None) -> None:
         site.invalid(f".{field} is 0 to {max(known - 1, last)}, not {code}")
 
 
+_BLANK = BoundTensorMap(
+    TensorMap(
+        np.zeros(0, np.uint8),
+        dims=(0,) * MOST_DIMENSIONS,
+        strides=(0,) * (MOST_DIMENSIONS - 1),
+        box=(0,) * MOST_DIMENSIONS,
+        element_strides=(0,) * MOST_DIMENSIONS,
+        swizzle="none",
+        oob_fill="zeros",
+        interleave="none",
+        l2_promotion="none",
+        dtype="u8",
+    ),
+    Allocation("no memory", "global", 0, np.zeros(0, np.uint8)),
+    0,
+    0,
+)
+"""What 128 zero bytes are."""
+
+
 def _bound(origin: Origin, words: NDArray[Any]) -> BoundTensorMap:
     """The tensor map with these bytes."""
-    found: BoundTensorMap | None = origin.bundle.machine.tensor_maps.get(
-        np.ascontiguousarray(words).tobytes()
-    )
+    token = np.ascontiguousarray(words).tobytes()
+    found: BoundTensorMap | None = origin.bundle.machine.tensor_maps.get(token)
+    if found is None and not any(token):
+        found = _BLANK
     if found is None:
         raise origin.error(
             InvalidOperand,
-            "there is no tensor map at this address: copy all 128 bytes of a parameter's map there first",
+            "there is no tensor map at this address: copy all 128 bytes of a parameter's map there first, or"
+            " store zeros there and replace every field",
         )
     return found
 
@@ -183,11 +208,11 @@ def _changed(
 
 
 def _of_rank(old: TensorMap, rank: int) -> TensorMap:
-    more = (1,) * (rank - len(old.dims))
+    more = (0,) * (rank - len(old.dims))
     return replace(
         old,
         dims=(old.dims + more)[:rank],
-        strides=(old.strides + (16,) * len(more))[: rank - 1],
+        strides=(old.strides + more)[: rank - 1],
         box=(old.box + more)[:rank],
         element_strides=(old.element_strides + more)[:rank],
     )

@@ -192,6 +192,8 @@ def _check_changed(origin: Origin, bound: BoundTensorMap, address: int) -> None:
     Errors: InvalidOperand, MissingTensorMapFence.
     """
     problem = bound.map.problem()
+    if problem is None and not bound.allocation.nbytes:
+        problem = "its global_address was never given"
     if problem is None and bound.base % CHUNK:
         problem = f"the tensor's address is {bound.base % CHUNK} bytes behind a multiple of {CHUNK}"
     if problem is not None:

@@ -103,7 +103,8 @@ def _check_warp(origin: Origin, allocator: Origin | None) -> None:
     if allocator is not None and allocator.bundle.warp != origin.bundle.warp:
         report(
             "another warp allocates or frees",
-            f"warp {origin.bundle.warp} executes it, but warp {allocator.bundle.warp} of the CTA has allocated",
+            f"warp {origin.bundle.warp} executes it, but warp {allocator.bundle.warp} of the CTA has"
+            " allocated",
             origin,
             allocator.site.line,
         )
