@@ -6,6 +6,7 @@ import argparse
 import os
 import sys
 from collections import Counter
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,9 @@ def main() -> None:
                         help="a package's folder, or NAME=PYPI to install it")  # fmt: skip
     parser.add_argument("--only", default="", help="only kernels whose name has this text")
     parser.add_argument("--on", default="", help="only this architecture, such as sm_100a")
+    parser.add_argument(
+        "--compile", action="store_true", help="compile only: a machine without compilers can run the folder"
+    )
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--seconds", type=float, default=180, help="limit for the three runs of a kernel")
     parser.add_argument("--gib", type=float, default=8, help="limit of a kernel's memory")
@@ -69,8 +73,11 @@ def main() -> None:
     rows: list[dict[str, Any]] = []
     running: list[tuple[dict[str, Any], Running]] = []
     for entry, arch in chosen:
-        folder = package_folder(entry.package, options.folder, given)
+        folder = partial(package_folder, entry.package, options.folder, given)
         answer = compiled(entry, arch, folder, workers[entry.compiler, arch], options.folder / "compiled")
+        if options.compile:
+            print(entry.name, arch, answer.get("problem", "compiled"), flush=True)
+            continue
         uses = [word for word in ("tcgen05.mma", "wgmma", "mma.sync") if word in answer.get("ptx", "")]
         row = {
             "kernel": entry.name,
@@ -89,6 +96,8 @@ def main() -> None:
         running = still(running)
     for worker in workers.values():
         worker.close()
+    if options.compile:
+        return
     print(dict(Counter(row["outcome"] for row in rows)))
     used = sorted({entry.package for entry, _ in chosen})
     made = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +23,13 @@ _TRITON = {"f16": "fp16", "f32": "fp32", "f64": "fp64", "bf16": "bf16", "e4m3": 
 """Triton's name of an element type."""
 
 
-def compiled(entry: Entry, arch: str, folder: Path, worker: Worker | Nvcc, kept: Path) -> dict[str, Any]:
-    """The compiler's answer for this architecture: from the folder of kept answers, or asked now."""
+def compiled(
+    entry: Entry, arch: str, folder: Callable[[], Path], worker: Worker | Nvcc, kept: Path
+) -> dict[str, Any]:
+    """The compiler's answer for this architecture: from the folder of kept answers, or asked now.
+
+    `folder` finds or installs the package's files. Where every answer is kept, neither is needed.
+    """
     if entry.compiler == "triton":
         request = _triton_request(entry, arch, entry.make(Draw(0)))
     elif entry.compiler == "nvcc":
@@ -36,7 +41,7 @@ def compiled(entry: Entry, arch: str, folder: Path, worker: Worker | Nvcc, kept:
     key = json.dumps(wanted, sort_keys=True, default=str)
     path = kept / f"{hashlib.sha256(key.encode()).hexdigest()[:24]}.json"
     if not path.exists():
-        answer = worker.ask({**request, "folder": str(folder)})
+        answer = worker.ask({**request, "folder": str(folder())})
         if "problem" in answer:
             return answer
         kept.mkdir(parents=True, exist_ok=True)

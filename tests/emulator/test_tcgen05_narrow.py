@@ -141,6 +141,31 @@ def test_f8f6f4__multiplies_every_pair_of_formats(a_kind, b_kind):
     np.testing.assert_array_equal(out.view(np.float32), (a @ b.T).astype(np.float32))
 
 
+@pytest.mark.parametrize(("b_kind", "filled"), [("e2m1", 8), ("e2m3", 12)])
+def test_f8f6f4__needs_no_padding(b_kind, filled):
+    """The last 8 or 4 of 16 bytes hold no element: nobody writes them, but each byte before them is needed."""
+    image, descs, a, b = operands("e4m3", b_kind, 16, 32)
+    code = instruction(128, 16, a=CODES["e4m3"], b=CODES[b_kind], d=1)
+
+    def product(number):
+        stores = "".join(
+            f"ld.global.b32 %r0, [%at+{first}];\nst.shared.b32 [%x+{first}], %r0;\n"
+            for first in range(0, number, 4)
+        )
+        only_b = (
+            f"setp.lt.u32 %q, %me, 32;\n@!%q bra NONE;\nmul.wide.u32 %at, %me, 16;\nadd.u64 %at, %in, %at;\n"
+            f"shl.b32 %x, %me, 4;\nmov.u32 %y, box;\nadd.u32 %x, %x, %y;\n"
+            f"add.u64 %at, %at, {B_AT};\nadd.u32 %x, %x, {B_AT};\n{stores}NONE:\n"
+        )
+        text = copy_in(B_AT) + only_b + FENCE + "bar.sync 0;\n" + issue("kind::f8f6f4", *descs, code)
+        out = np.zeros((128, 16), np.uint32)
+        return tcgen05.run(text + done() + keep(16), image, out, columns=512, smem=len(image))
+
+    np.testing.assert_array_equal(product(filled).view(np.float32), (a @ b.T).astype(np.float32))
+    with pytest.raises(UninitializedRead, match="B has a byte"):
+        product(filled - 4)
+
+
 def test_f8f6f4__sums_in_f16():
     image, descs, a, b = operands("e2m1", "e2m1", 16, 32)
     out = run(

@@ -33,6 +33,7 @@ __all__ = [
     "all_in_sight",
     "check_source",
     "fence_shared",
+    "first_bytes",
 ]
 
 BY_THREADS = 0xFF
@@ -88,6 +89,11 @@ TCGEN05 = Reader("the operation", f"{_CHANGED} a tcgen05.commit that follows it.
 WGMMA = Reader("the operation", f"{_CHANGED} the wgmma.wait_group of its group.")
 
 
+def first_bytes(number: int) -> NDArray[np.bool_]:
+    """The first bytes of a chunk, for elements that have padding behind them."""
+    return np.arange(CHUNK) < number
+
+
 def check_source(
     origin: Origin,
     chunks: NDArray[np.int64],
@@ -102,7 +108,8 @@ def check_source(
 
     chunks  numbers of chunks in the cohort's shared memory.
     what    the source's name, and `rank` the CTA whose memory it is, for the report.
-    needed  the bytes of each chunk that must have been written, shape (*chunks.shape, 16); None for all.
+    needed  the bytes of each chunk that must have been written, shape (*chunks.shape, 16) or one that
+            broadcasts to it, as of `first_bytes`; None for all.
     issued  True if the operation was issued earlier and reads now.
 
     Errors: UninitializedRead, MissingProxyFence; OverwrittenSource once issued.

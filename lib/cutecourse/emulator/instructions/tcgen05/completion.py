@@ -20,7 +20,7 @@ from cutecourse.emulator.instructions.tcgen05.placement import PartOfD, along_k,
 from cutecourse.emulator.instructions.tcgen05.plans import MmaPlan
 from cutecourse.emulator.memory.event_memory import chunks_touched, region_touches
 from cutecourse.emulator.memory.matrix_descriptor import SharedMatrix
-from cutecourse.emulator.memory.proxies import TCGEN05, all_in_sight, check_source
+from cutecourse.emulator.memory.proxies import TCGEN05, all_in_sight, check_source, first_bytes
 from cutecourse.emulator.memory.regions import Region
 from cutecourse.emulator.memory.tensor_memory import LANES, Moving, TensorMemory, split_address
 from cutecourse.emulator.numbers.tcgen05_sums import (
@@ -74,7 +74,8 @@ class IssuedMma:
             for tell in () if issued else listeners.operands_read:
                 tell(self.origin, read)
             for _, what, chunks in read:
-                check_source(self.origin, chunks, what, TCGEN05, rank=rank, issued=issued)
+                filled = first_bytes(self.plan.filled[what])
+                check_source(self.origin, chunks, what, TCGEN05, rank=rank, needed=filled, issued=issued)
 
     def touches(self) -> list[dict[str, Any]]:
         """The memory that the operation reads and writes, for its event."""

@@ -19,7 +19,7 @@ from cutecourse.emulator.instructions.tcgen05.alloc import check_peer, take_cta_
 from cutecourse.emulator.instructions.tcgen05.queue import Queue, QueuedOperation
 from cutecourse.emulator.memory.event_memory import chunks_touched, region_touches
 from cutecourse.emulator.memory.matrix_descriptor import FieldError, decode_matrix, matrix_of
-from cutecourse.emulator.memory.proxies import TCGEN05, check_source
+from cutecourse.emulator.memory.proxies import TCGEN05, check_source, first_bytes
 from cutecourse.emulator.memory.regions import Region
 from cutecourse.emulator.memory.tensor_memory import (
     LANES,
@@ -131,7 +131,7 @@ def _issue(
         chunks = source + cohort.shared_start(cluster, each) // CHUNK
         for tell in cohort.listeners.operands_read:
             tell(origin, [(each, "the source", chunks)])
-        check_source(origin, chunks, "the source", TCGEN05, rank=each, needed=_needed(chunks, bits))
+        check_source(origin, chunks, "the source", TCGEN05, rank=each, needed=first_bytes(2 * bits))
         moving = Moving(
             origin,
             region,
@@ -156,11 +156,6 @@ def _issue(
     )
 
 
-def _needed(chunks: NDArray[np.int64], bits: int) -> NDArray[np.bool_]:
-    """The bytes of chunks that hold 16 elements; the others are padding."""
-    return np.broadcast_to(np.arange(CHUNK) < 2 * bits, (*chunks.shape, CHUNK))
-
-
 def _complete(
     origin: Origin,
     places: list[tuple[int, TensorMemory, Moving, NDArray[np.int64]]],
@@ -171,7 +166,7 @@ def _complete(
     for rank, memory, moving, chunks in places:
         memory.end(moving)
         check_source(
-            origin, chunks, "the source", TCGEN05, rank=rank, needed=_needed(chunks, bits), issued=True
+            origin, chunks, "the source", TCGEN05, rank=rank, needed=first_bytes(2 * bits), issued=True
         )
         held = words[chunks].view(np.uint8)
         if bits < 8:

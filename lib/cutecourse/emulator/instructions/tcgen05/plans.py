@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from cutecourse.dtypes import DTYPES
 from cutecourse.emulator.core.bundle import Bundle, Cohort
 from cutecourse.emulator.core.kinds import CHUNK, WARP_SIZE
 from cutecourse.emulator.core.origin import Origin
@@ -131,6 +132,8 @@ class MmaPlan:
             """The bytes of an element; 1 also for narrower ones, of which 16 lie in 16 bytes too."""
             self.packed = kind in _PACKED
             """True if 32 elements of 4 bits lie in 16 bytes."""
+            self.filled = {name: self._filled(of) for name, of in (("A", shape.a), ("B", shape.b))}
+            """How many of each 16 bytes of a matrix hold elements; what follows them is padding."""
             self.b_matrix = self._matrix(origin, "b-desc", asked.b, shape.n, k_major=shape.b_k_major)
             self.a_matrix: SharedMatrix | None = None
             if not self.a_in_tmem:
@@ -158,6 +161,9 @@ class MmaPlan:
         """Where the scale factors of A and of B lie in each CTA: name and region."""
         self.collected = (self.a_in_tmem, asked.a, shape.m, shape.a, shape.a_k_major)
         """The key that identifies A in the collector buffer."""
+
+    def _filled(self, kind: str) -> int:
+        return CHUNK if self.packed or self.item > 1 else 2 * DTYPES[kind].bits
 
     def _matrix(self, origin: Origin, name: str, bits: int, extent: int, *, k_major: bool) -> SharedMatrix:
         """A CTA's part of a matrix; each CTA has its part of `extent`."""
