@@ -24,6 +24,7 @@ PACKAGES = {
     "cccl": "nvidia-cuda-cccl==13.3.4.3.1",
     "cutlass": "flashinfer-python==0.7.2.post1",
     "flash": "flash-attn-4==4.0.0b36",
+    "unsloth": "unsloth==2026.10.9",
 }
 """The requirement for pip, by the name that entries use. FlashInfer's has CUTLASS's examples in it."""
 

@@ -3,9 +3,12 @@
 import math
 import re
 from fractions import Fraction
+from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from cutecourse.emulator import launch
 from cutecourse.emulator.errors import UnsupportedInstruction
@@ -186,6 +189,62 @@ def test_cvt__cases_cover_every_pair_of_types() -> None:
         for b in [*integers, *floats]:
             if a != b or a in floats:
                 assert (a, b) in seen, (a, b)
+
+
+def converts(text: str, values: NDArray[Any], result: str) -> NDArray[Any]:
+    """What an instruction makes of the value in %h of each of 256 threads."""
+    ptx = f"""
+.version 8.6
+.target sm_120a
+.address_size 64
+.visible .entry kernel(.param .u64 in, .param .u64 out)
+{{
+    .reg .b8 %b;
+    .reg .b16 %h, %to16;
+    .reg .b32 %me, %to32;
+    .reg .b64 %in, %out;
+    ld.param.u64 %in, [in];
+    ld.param.u64 %out, [out];
+    mov.u32 %me, %tid.x;
+    mad.wide.u32 %in, %me, 2, %in;
+    mad.wide.u32 %out, %me, {np.dtype(result).itemsize}, %out;
+    ld.global.b16 %h, [%in];
+    cvt.u8.u16 %b, %h;
+    {text};
+    st.global.b{8 * np.dtype(result).itemsize} [%out], %to{8 * np.dtype(result).itemsize};
+    ret;
+}}
+"""
+    out = np.zeros(256, result)
+    launch(ptx, grid=1, block=256, args=[values, out])
+    return out
+
+
+@pytest.mark.parametrize(("to", "of"), [("bf16", "f16"), ("f16", "bf16")])
+def test_cvt__between_f16_and_bf16_rounds_to_the_nearest(to: str, of: str) -> None:
+    """Without a modifier, ptxas makes the machine code of .rn."""
+    values = np.random.default_rng(7).integers(0, 1 << 16, 256).astype(np.uint16)
+    got = converts(f"cvt.{to}.{of} %to16, %h", values, "uint16")
+    np.testing.assert_array_equal(got, converts(f"cvt.rn.{to}.{of} %to16, %h", values, "uint16"))
+
+
+@pytest.mark.parametrize(
+    ("name", "source", "kind"),
+    [
+        ("e4m3x2", "%h", ml_dtypes.float8_e4m3fn),
+        ("e5m2x2", "%h", ml_dtypes.float8_e5m2),
+        ("e2m3x2", "%h", ml_dtypes.float6_e2m3fn),
+        ("e3m2x2", "%h", ml_dtypes.float6_e3m2fn),
+        ("e2m1x2", "%b", ml_dtypes.float4_e2m1fn),
+    ],
+)
+def test_cvt__of_a_pair_of_a_narrow_format_to_bf16(name: str, source: str, kind: Any) -> None:
+    bits = {"e2m1x2": 4, "e2m3x2": 6, "e3m2x2": 6}.get(name, 8)
+    codes = np.arange(512, dtype=np.uint16).reshape(256, 2)[:, ::-1] % (1 << bits)
+    given = codes[:, 0] | codes[:, 1] << max(bits, 8 if name != "e2m1x2" else 4)
+    got = converts(f"cvt.rn.bf16x2.{name} %to32, {source}", given.astype(np.uint16), "uint32")
+    pairs = got.view(ml_dtypes.bfloat16).reshape(256, 2).astype(np.float32)
+    np.testing.assert_array_equal(pairs, codes.astype(np.uint8).view(kind).astype(np.float32))
 
 
 @pytest.mark.parametrize(

@@ -218,6 +218,14 @@ def test_mbarrier__forms_that_do_not_exist_are_refused(instruction, error):
         run(instruction)
 
 
+def test_waits__for_the_parity_minus_one_are_for_one():
+    """The phase before the first one is complete, and the first one is not: 0 would wait for ever."""
+    wait = "AGAIN: mbarrier.try_wait.parity.shared::cta.b64 %p, [full], -1;\n@!%p bra AGAIN;\n"
+    run(ONE + wait)
+    with pytest.raises(DeadlockError, match="waits for parity 1"):
+        run(ONE + "mbarrier.arrive.shared::cta.b64 _, [full];\n" + wait)
+
+
 def test_inval__refuses_a_barrier_that_somebody_waits_for():
     body = (
         INIT.format(33)

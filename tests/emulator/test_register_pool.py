@@ -191,6 +191,13 @@ def test_pool__asks_for_a_barrier_between_two():
     run(f"{dec(104)}bar.sync 0;\n{dec(40)}bar.sync 0;\n{inc(168)}")
 
 
+def test_pool__a_second_one_that_changes_nothing_needs_no_barrier():
+    """Triton's specialized warps end with an .inc and begin with the same one."""
+    notes = run(dec(104) + dec(104)).notes
+    assert [note.hazard.name for note in notes] == ["setmaxnreg apart"]
+    assert "before all warps of its warpgroup" in notes[0].problem
+
+
 @pytest.mark.parametrize("operand", ["44", "16", "264", "%x"])
 def test_operand__is_a_multiple_of_8_from_24_to_256(operand):
     found = error(f"setmaxnreg.dec.sync.aligned.u32 {operand};\n")

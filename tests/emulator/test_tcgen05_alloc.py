@@ -148,7 +148,9 @@ def test_dealloc__of_another_warp_is_a_note():
 def test_alloc__of_another_warp_is_a_note():
     """The document has one warp allocate, which can mean one at a time."""
     one = alloc(32) + "bar.sync 0;\nbra B;\nA: bar.sync 0;\n" + alloc(32, 1) + dealloc(32, 1) + "bra C;\nB:\n"
-    assert notes_of("@!%p bra A;\n" + one + dealloc(32) + "C:\n") == [("another warp allocates or frees", "alloc")]
+    assert notes_of("@!%p bra A;\n" + one + dealloc(32) + "C:\n") == [
+        ("another warp allocates or frees", "alloc")
+    ]
 
 
 @pytest.mark.parametrize("seed", range(4))

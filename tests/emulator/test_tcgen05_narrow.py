@@ -143,7 +143,7 @@ def test_f8f6f4__multiplies_every_pair_of_formats(a_kind, b_kind):
 
 @pytest.mark.parametrize(("b_kind", "filled"), [("e2m1", 8), ("e2m3", 12)])
 def test_f8f6f4__needs_no_padding(b_kind, filled):
-    """The last 8 or 4 of 16 bytes hold no element: nobody writes them, but each byte before them is needed."""
+    """The last 8 or 4 of 16 bytes hold no element: nobody writes them. Each byte before them is needed."""
     image, descs, a, b = operands("e4m3", b_kind, 16, 32)
     code = instruction(128, 16, a=CODES["e4m3"], b=CODES[b_kind], d=1)
 

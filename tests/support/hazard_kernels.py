@@ -218,6 +218,7 @@ SCENES: dict[str, Scene | Product | Warpgroup | ChangedMap | Chain | Factors] = 
     "barrier skipped": Scene(
         "setp.ge.u32 %p, %me, 64;\n@%p bra OVER;\nbar.sync 0;\nOVER:\n", options={"block": 128}
     ),
+    "parity of minus one": Scene(INIT + "mbarrier.try_wait.parity.shared::cta.b64 %p, [full], -1;\n"),
     "open phase": Scene(INIT + LOAD + LATER, seeds=8),
     "bytes never sent": Scene(INIT + EXPECT),
     "array of another type": Scene(

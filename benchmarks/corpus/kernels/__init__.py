@@ -14,6 +14,7 @@ from benchmarks.corpus.kernels import (
     quack,
     quack_gemm,
     sage,
+    unsloth,
 )
 
 __all__ = [
@@ -30,4 +31,5 @@ __all__ = [
     "quack",
     "quack_gemm",
     "sage",
+    "unsloth",
 ]

@@ -68,6 +68,7 @@ __all__ = [
     "OperandReadTwice",
     "OperandTypeMismatch",
     "OverwrittenSource",
+    "ParityOfMinusOne",
     "ReadBeforeWait",
     "ReadOnlyError",
     "ReductionMismatch",
@@ -293,6 +294,17 @@ class BarrierStateError(BarrierError):
     """A wait has a parity that is neither 0 nor 1, or a state of another barrier or of an old phase."""
 
     hazard = _fatal("mbarrier state", "the answer would mean nothing")
+
+
+class ParityOfMinusOne(BarrierError):
+    """A wait names the parity -1, which is taken as 1."""
+
+    hazard = Hazard(
+        "parity of minus one",
+        "note",
+        "the document knows the parities 0 and 1; Triton's specialized warps pass a bit that is widened with"
+        " its sign",
+    )
 
 
 class OpenPhase(EmulatorError):

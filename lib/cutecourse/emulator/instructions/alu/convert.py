@@ -54,7 +54,8 @@ def cvt(site: Site) -> Step:
                 .rna; an integer result of a float is always clamped; .sat clamps an integer into the
                 target's range, a float into [0, 1]. To ue8m0, .rz and .rp round the magnitude.
     Errors:     UnsupportedInstruction for types, roundings and clamps that cannot be combined, and for .rs.
-    Simplified: nothing known. The bits of NaNs, which the ISA leaves open in part, are those of an H200. For
+    Simplified: between f16 and bf16, which are as wide as each other, no rounding means .rn, as ptxas 13.0 reads
+                it. Pairs of narrow formats become bf16x2 too, which is newer than PTX 9.0. The bits of NaNs, which the ISA leaves open in part, are those of an H200. For
                 ue8m0 and formats without NaN, CUDA's headers say what NaN, zero and negative numbers become.
     Source:     PTX ISA 9.0, cvt (#data-movement-and-conversion-instructions-cvt).
     """
@@ -137,7 +138,7 @@ def _scalar(
         mode = _TO_INTEGER[whole]
         return lambda a: numerics.round_to_integral(a, d_fmt, mode, ftz=ftz, sat=sat)
     narrows = d_fmt.fraction_bits < a_fmt.fraction_bits or d_fmt.exponent_bits < a_fmt.exponent_bits
-    if narrows and rounding is None:
+    if narrows and rounding is None and {source, target} != {"f16", "bf16"}:
         site.unsupported(f"from .{source} to .{target} a rounding modifier is needed")
     if rounding and not narrows and "bf16" not in (source, target):
         site.unsupported(f"from .{source} to .{target} there is nothing to round")
@@ -150,7 +151,7 @@ def _scalar(
 
 _PACKED_SOURCES = {
     "f16x2": ("f32", *_NARROW),
-    "bf16x2": ("f32", "ue8m0x2"),
+    "bf16x2": ("f32", "ue8m0x2", *_NARROW),
     "ue8m0x2": ("f32", "bf16x2"),
     **dict.fromkeys(_NARROW[:2], ("f32", "f16x2")),
     **dict.fromkeys(_NARROW[2:], ("f32",)),

@@ -41,8 +41,9 @@ def setmaxnreg(site: Site) -> Step:
     Blocks:     .inc, while the pool has too few registers for the warp.
     Errors:     RegisterPoolError (.inc to fewer registers than the warp has, .dec to more, a second
                 setmaxnreg before all warps of the warpgroup have executed the first), DivergedWarp (but a
-                note where warps execute the same count at different lines, or the block ends within the
-                warpgroup: an H100 gives each warp what it asks for),
+                note where warps execute the same count at different lines, where the second one changes
+                nothing, or where the block ends within the warpgroup: an H100 gives each warp what it asks
+                for),
                 DeadlockError if the pool never has enough. LaunchError at the first setmaxnreg of a block
                 that starts with more registers than an SM has.
     Simplified: all warps start with the smallest of three numbers: `.maxnreg`; the share that `.minnctapersm`
@@ -67,19 +68,20 @@ def setmaxnreg(site: Site) -> Step:
     def control(bundle: Bundle, split: Split, following: int) -> int:
         require_whole_warps(site, bundle, split.mask)
         clusters = bundle.clusters(split.mask)
+        pool = None if start is None else _Pool.of(site, bundle, start)
         for cluster in clusters:
             origin = Origin(site, bundle, cluster * WARP_SIZE)
             if Warpgroup.is_whole(bundle):
                 group = Warpgroup.of(origin)
-                _check_order(origin, group)
+                changes = pool is None or int(pool.held[bundle.warp, cluster]) != count
+                _check_order(origin, group, changes=changes)
                 group.come(origin, stands_for=_stands_for)
             else:
                 report("setmaxnreg apart", _NOT_WHOLE.format(bundle.machine.threads_per_block), origin)
             if start is None:
                 report("setmaxnreg ignored", _IGNORED, origin)
-        if start is None:
+        if pool is None:
             return following
-        pool = _Pool.of(site, bundle, start)
         held = pool.held[bundle.warp]
         for cluster in clusters:
             if (held[cluster] > count) if raises else (held[cluster] < count):
@@ -166,16 +168,21 @@ def _increases(site: Site) -> list[int]:
     return found
 
 
-def _check_order(origin: Origin, group: Warpgroup) -> None:
-    """Refuse a setmaxnreg before all warps of the warpgroup have executed the previous one."""
+def _check_order(origin: Origin, group: Warpgroup, *, changes: bool) -> None:
+    """Refuse a setmaxnreg before all warps of the warpgroup have executed the previous one.
+
+    One that asks for what the warp has, and so changes nothing, is a note: Triton's specialized warps have it.
+    """
     for earlier in group.ahead(origin.bundle):
         if earlier.instruction.opcode == "setmaxnreg":
-            raise origin.error(
-                RegisterPoolError,
+            problem = (
                 f"warp {origin.bundle.warp} executes {_short(origin.site)} before all warps of its"
                 f" warpgroup have executed {_short(earlier)} at line {earlier.in_words}. Synchronize"
-                " the warpgroup between the two, for example with bar.sync.",
+                " the warpgroup between the two, for example with bar.sync."
             )
+            if changes:
+                raise origin.error(RegisterPoolError, problem)
+            report("setmaxnreg apart", problem, origin, earlier.line)
 
 
 class _Pool:

@@ -18,6 +18,7 @@ from cutecourse.emulator.core.origin import Origin, first_lane
 from cutecourse.emulator.core.owner import OwnerDict
 from cutecourse.emulator.core.program import Step
 from cutecourse.emulator.core.registry import instruction
+from cutecourse.emulator.core.report import report
 from cutecourse.emulator.core.site import Site
 from cutecourse.emulator.errors import BarrierCountError, BarrierStateError
 from cutecourse.emulator.instructions.copy_queue import when_complete
@@ -43,6 +44,7 @@ _IMPATIENT = 1000
 # bits 20 to 39 (in units of 8 bytes), the pending count before the arrival in bits 0 to 19.
 _PHASE_SHIFT, _OFFSET_SHIFT = 40, 20
 _PHASE_MASK, _COUNT_MASK = (1 << 23) - 1, (1 << 20) - 1
+_MINUS_ONE = (1 << 32) - 1
 
 
 def _token(barrier: MBarrier, *, no_complete: bool) -> int:
@@ -328,6 +330,9 @@ class _Look:
             value = int(which[origin.lane])
             parity = value
             if self.by_parity:
+                if value == _MINUS_ONE:
+                    report("parity of minus one", f"{self.name} waits for the parity -1", origin)
+                    value = parity = 1
                 if value > 1:
                     raise origin.error(BarrierStateError, f"phase parity {value}: it must be 0 or 1")
                 done = barrier.phase & 1 != value
