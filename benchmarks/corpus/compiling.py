@@ -13,7 +13,7 @@ import numpy as np
 
 from benchmarks.corpus.entries import Entry
 from benchmarks.corpus.problems import Draw, Mapped, Problem, Shaped, Tensor
-from benchmarks.corpus.sources import PACKAGES, Nvcc, Worker
+from benchmarks.corpus.sources import CRASHED, PACKAGES, Nvcc, Worker
 from cutecourse.analysis.dsl import pack
 
 __all__ = ["compiled", "launch_arguments"]
@@ -43,7 +43,7 @@ def compiled(
     path = kept / f"{hashlib.sha256(key.encode()).hexdigest()[:24]}.json"
     if not path.exists():
         answer = worker.ask({**request, "folder": str(folder())})
-        if "problem" in answer:
+        if answer.get("problem") == CRASHED:
             return answer
         kept.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(answer), encoding="utf-8")

@@ -11,7 +11,7 @@ import venv
 from pathlib import Path
 from typing import Any
 
-__all__ = ["COMPILERS", "PACKAGES", "Nvcc", "Worker", "package_folder"]
+__all__ = ["COMPILERS", "CRASHED", "PACKAGES", "Nvcc", "Worker", "package_folder"]
 
 PACKAGES = {
     "liger": "liger-kernel==0.8.5",
@@ -39,6 +39,9 @@ COMPILERS = {
     ),
 }
 """What is installed in a compiler's environment."""
+
+CRASHED = "the compiler crashed"
+"""The problem of a kernel for which a compiler gave no answer at all."""
 
 
 def _pip(python: Path | str, *arguments: str) -> None:
@@ -114,7 +117,7 @@ class Worker:
         except BrokenPipeError:
             pass
         self.process = None
-        return {"problem": "the compiler crashed"}
+        return {"problem": CRASHED}
 
     def close(self) -> None:
         """End the process."""

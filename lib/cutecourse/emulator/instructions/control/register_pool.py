@@ -171,7 +171,7 @@ def _increases(site: Site) -> list[int]:
 def _check_order(origin: Origin, group: Warpgroup, *, changes: bool) -> None:
     """Refuse a setmaxnreg before all warps of the warpgroup have executed the previous one.
 
-    One that asks for what the warp has, and so changes nothing, is a note: Triton's specialized warps have it.
+    One that asks for what the warp has changes nothing and is a note: Triton's specialized warps have it.
     """
     for earlier in group.ahead(origin.bundle):
         if earlier.instruction.opcode == "setmaxnreg":
