@@ -421,7 +421,9 @@ class Causes(Observer):
         clock = self.clocks.barrier(0, barrier.rank, barrier.offset)
         self._barriers[_key(barrier)] = _Barrier(clock, barrier.where())
 
-    def mbarrier_arrived(self, barrier: MBarrier, origin: Origin, work: Origin | None) -> None:
+    def mbarrier_arrived(
+        self, barrier: MBarrier, origin: Origin, work: Origin | None, lanes: NDArray[np.int64] | None
+    ) -> None:
         """A thread arrives, or a commit or the end of cp.async that it has issued does."""
         self._arriving = origin
         held = self._barriers[_key(barrier)]

@@ -110,7 +110,9 @@ def prove(
     if not seconds > 0:
         raise LaunchError(f"seconds is a time above 0, not {seconds!r}")
     checked = ptx if isinstance(ptx, CheckedModule) else read_module(ptx)
-    search = _Prover(checked, from_arguments(checked, arguments), dict(compare or {}), started + seconds)
+    apart = {"lanes not ordered": "error", **(arguments.get("hazards") or {})}
+    run = from_arguments(checked, {**arguments, "hazards": apart})
+    search = _Prover(checked, run, dict(compare or {}), started + seconds)
     fields = search.verdict(program_of(checked, arguments))
     return Proof(**fields, runs=search.runs, seconds=perf_counter() - started, module=checked.module)
 
@@ -140,12 +142,15 @@ class _Prover:
         self._first: Outcome | None = None
         self._apart: list[Execution] = []
         """Where lanes of a warp ran apart."""
+        self._only_together: EmulatorError | None = None
+        """What the race check says of a run if lanes tell others only of what they have done themselves."""
 
     def _once(
         self, order: EventOrder, found: CauseRecord, *, trusts_flags: bool = True
     ) -> tuple[Outcome, Steering]:
         steering = order.steering()
         steering.trusts_flags = trusts_flags
+        steering.trusts_lanes = self._only_together is not None
         self.runs += 1
 
         def steered(seed: int, recorder: Any) -> Any:
@@ -164,6 +169,11 @@ class _Prover:
         """
         found = CauseRecord(log=[] if logs else None)
         outcome, steering = self._once(order or EventOrder(), found)
+        if outcome.raised is not None and self._only_together is None:
+            self._only_together, found = outcome.raised, CauseRecord(log=[] if logs else None)
+            outcome, steering = self._once(order or EventOrder(), found)
+            if outcome.raised is not None:
+                self._only_together = None  # it is no matter of lanes
         if isinstance(outcome.raised, BudgetExceeded):
             raise _Found(verdict="incomplete", reasons=(outcome.raised.problem,))
         self._first = self._first or outcome
@@ -182,6 +192,7 @@ class _Prover:
             doubts, reasons, ways = self._other_branches(program, found.doubts, steering)
             reasons += self._ordered_by_flags(found.flags)
             self._try_delays(doubts, ways)
+            reasons += self._ordered_by_lanes()
             if doubts and self._apart:  # an order can delay a warp, but not some of its lanes
                 where = self._line(self._apart[0].line)
                 reasons.append(f"lanes of a warp run apart at line {where}, so not every order can be run")
@@ -237,6 +248,17 @@ class _Prover:
         line = "" if outcome.raised.line is None else f" at line {self._line(outcome.raised.line)}"
         what = f"only fences, atomics or strong accesses order the uses of shared memory{line}"
         return [f"{what}; the orders that were tried went well"]
+
+    def _ordered_by_lanes(self) -> list[str]:
+        """Say which uses of shared memory are in order only if lanes of a warp stay together."""
+        error = self._only_together
+        if error is None:
+            return []
+        line = "" if error.line is None else f" at line {self._line(error.line)}"
+        return [
+            f"the use of memory{line} is in order only if the lanes of a warp stay together: one lane tells others of"
+            " what another lane has done or waited for, and they have not met at a bar.warp.sync or a barrier"
+        ]
 
     def _try_delays(self, doubts: Sequence[Doubt], ways: Sequence[bool]) -> None:
         """Let the late event of each doubt come as late as it can, and then pairs of them."""
