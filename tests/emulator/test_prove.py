@@ -418,7 +418,7 @@ def test_a_script__has_only_the_events_that_make_the_run_go_wrong():
     assert again.value.line == proof.error.line
 
 
-# --- lanes of one warp that read, write and tell others ------------------------------------------------------
+# --- lanes of one warp that read, write and tell others -----------------------------------------------------
 
 
 def in_warps(first, second, **options):
@@ -468,23 +468,24 @@ def wait_for(barrier, label):
 READ, WRITE = "ld.shared.b32 %x, [%at];\n", "st.shared.b32 [%at], 7;\n"
 FULL = "@%zero mbarrier.arrive.shared::cta.b64 _, [full];\n"
 SYNC = "bar.warp.sync -1;\n"
-ONE_OF = "@!%zero bra MET;\n" + wait_for("full", "WAIT") + "MET:\n"
+WAIT_FULL = wait_for("full", "WAIT")
+ONE_OF = f"@!%zero bra MET;\n{WAIT_FULL}MET:\n"
+THIRD = f"bra END;\nTHIRD:\n{wait_for('empty', 'LAST')}{WRITE}"
+TELL = "@%one mbarrier.arrive.shared::cta.b64 _, [empty];\n"
 
 
 @pytest.mark.parametrize(
     ("first", "second"),
     [
-        (f"{READ}MEET{FULL}", wait_for("full", "WAIT") + WRITE),
-        (f"{WRITE}MEET{FULL}", wait_for("full", "WAIT") + READ),
+        (f"{READ}MEET{FULL}", f"{WAIT_FULL}{WRITE}"),
+        (f"{WRITE}MEET{FULL}", f"{WAIT_FULL}{READ}"),
         (f"{WRITE}{SYNC}{FULL}", f"{ONE_OF}MEET{READ}"),
         (f"@%one {READ}@%zero {READ}MEET{FULL}", f"{ONE_OF}{SYNC}@%zero {WRITE}@%one {WRITE}"),
         (f"ld.shared.b32 %x, [box];\nMEET{FULL}", f"{ONE_OF}@%zero st.shared.b32 [box], 7;"),
         # lane 1 of warp 1 tells warp 2 of what lane 0 has waited for
         (
             f"{READ}{SYNC}{FULL}",
-            f"@%third bra THIRD;\n@!%two bra END;\n@%one bra LATE;\n{wait_for('full', 'WAIT')}LATE: MEET"
-            f"@%one mbarrier.arrive.shared::cta.b64 _, [empty];\nbra END;\n"
-            f"THIRD:\n{wait_for('empty', 'LAST')}{WRITE}",
+            f"@%third bra THIRD;\n@!%two bra END;\n@%one bra LATE;\n{WAIT_FULL}LATE: MEET{TELL}{THIRD}",
         ),
     ],
     ids=["read", "written", "waited", "two read", "all read one word", "told"],
@@ -500,7 +501,7 @@ def test_lanes_that_do_not_meet__are_not_proved(first, second):
 
 def test_lanes_that_each_tell_of_themselves__need_not_meet():
     arrive = "mbarrier.arrive.shared::cta.b64 _, [full];\n"
-    waits = "@%third bra END;\n" + wait_for("full", "WAIT")
+    waits = f"@%third bra END;\n{WAIT_FULL}"
     assert prove(**in_warps(READ + arrive, waits + WRITE, full=32)).proved
     assert prove(**in_warps("ld.shared.b32 %x, [box];\n" + arrive, waits + WRITE, full=32)).proved
     two = "@!%two bra END;\n"

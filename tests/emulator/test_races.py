@@ -449,11 +449,11 @@ def test_lanes__that_meet_in_part_are_ordered_among_themselves():
 
 def test_lanes__that_wait_by_themselves_need_not_meet():
     """Each lane waits for itself, one after the other, and then reads what was copied."""
-    waits = "AGAIN: mbarrier.try_wait.parity.shared::cta.b64 %q, [full], 0;\n@!%q bra AGAIN;\n"
-    one, rest = waits.replace("AGAIN", "ONE"), waits
+    one, rest = WAIT.format("ONE", "full", 0), WAIT.format("AGAIN", "full", 0)
     body = ONE_WAITS["for a copy"]
     start = body[: body.index("@!%first bra MET")]
-    assert not any(lanes(f"{start}@!%first bra REST;\n{one}bra MET;\nREST: {rest}MET: ld.shared.b32 %y, [%at];"))
+    text = f"{start}@!%first bra REST;\n{one}bra MET;\nREST:\n{rest}MET: ld.shared.b32 %y, [%at];"
+    assert not any(lanes(text))
 
 
 # --- clusters -----------------------------------------------------------------------------------------------

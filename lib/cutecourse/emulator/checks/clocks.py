@@ -279,9 +279,7 @@ class Clocks:
             return wide
         return found
 
-    def arrive(
-        self, key: Hashable, bundle: Bundle, rows: NDArray[np.bool_], told: Row | None = None
-    ) -> None:
+    def arrive(self, key: Hashable, bundle: Bundle, rows: NDArray[np.bool_], told: Row | None = None) -> None:
         """Warps of the clusters `rows` leave their clocks at a barrier, or `told`."""
         gathered, _ = self._meeting(key)
         own = self.known[bundle.number] if told is None else told[None]

@@ -201,7 +201,8 @@ class Operations:
             if other.tag >= row.item(other.component) and not (copy.adds and other.adds):
                 at = int(np.argmax(self.latest.at(np.asarray(every)) == number))
                 byte = (first + nth_chunk(chunks, at)) * CHUNK
-                if not self._is_between_lanes(origin, other, byte, f"{origin.site.instruction.name} overwrites"):
+                what = f"{origin.site.instruction.name} overwrites"
+                if not self._is_between_lanes(origin, other, byte, what):
                     self._report_copies(copy, other, byte)
             if other.last:
                 self._over_readers(copy, row, other, every)
@@ -237,11 +238,12 @@ class Operations:
     def _over_threads(self, copy: Operation, row: Row, rank: int, first: int, chunks: Chunks) -> None:
         """Check a copy against threads that have used its chunks."""
         what = f"{copy.origin.site.instruction.name} overwrites"
+        threads = self.threads
         met = self._unless_between_lanes(
-            copy.origin, row, "read", what, lambda known: self.threads.unknown_read(known, rank, first, chunks)
+            copy.origin, row, "read", what, lambda known: threads.unknown_read(known, rank, first, chunks)
         )
         if met is not None:
-            thread = self.threads.thread(met.warp, met.line, copy.use.cluster)
+            thread = threads.thread(met.warp, met.line, copy.use.cluster)
             if thread is not None and self._has_waited(met.byte, met.warp, row):
                 origin, access = thread
                 self._report_early(origin, access_of(access), met.byte, copy, reads=access.reads)
@@ -249,7 +251,7 @@ class Operations:
                 self._report_reuse(copy, Use(self.clocks.components[met.warp], met.line, "read"), met.byte)
             return
         met = self._unless_between_lanes(
-            copy.origin, row, "write", what, lambda known: self.threads.unknown_write(known, first, chunks)
+            copy.origin, row, "write", what, lambda known: threads.unknown_write(known, first, chunks)
         )
         if met is not None:
             self._report_race(copy.origin, met)
@@ -522,7 +524,7 @@ class Operations:
     def _unless_between_lanes(
         self, origin: Origin, row: Row, action: str, what: str, look: Callable[[Row], Met | None]
     ) -> Met | None:
-        """What `look` finds that the issuer does not know of. It is reported if other lanes of its warp do."""
+        """What `look` finds that the issuer does not know of; reported if other lanes of its warp do."""
         met = look(row)
         if met is None or self.threads.parts.of(origin) is None:
             return met

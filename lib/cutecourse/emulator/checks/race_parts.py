@@ -2,8 +2,8 @@
 
 A warp's clock says what some lane of it knows. While all lanes have waited for the same things, each of them
 knows that much. They part where only some of them wait: at an mbarrier, for a bulk group, at the cluster's
-barrier. From then on each part has a clock of its own, until the lanes meet. A use that the warp's clock
-allows and the clock of its lane does not is one that no order between the two lanes allows.
+barrier. From then on each part has a clock of its own, until the lanes meet. If the warp's clock knows of a
+use and the lane's does not, then only a lane that nothing orders before this one knows that the use is over.
 
 The ISA promises an order of memory to lanes that meet at a bar.warp.sync, or at a barrier of their block or
 cluster. It promises none for shfl.sync, vote.sync, match.sync, redux.sync and elect.sync, nor for lanes that
@@ -49,7 +49,7 @@ class Part:
     """For each lane, counted from 1, the least tag of what it has done and they do not know."""
 
     def since(self, tags: NDArray[np.uint32], held: NDArray[np.uint8]) -> NDArray[np.bool_]:
-        """Which actions of their warp's lanes they do not know; `held` are the lanes, in `LaneUses`' words."""
+        """Which actions of their warp they do not know; `held` are the lanes that acted, as in `LaneUses`."""
         limits = np.append(self.met, self.met[1:].min())
         found: NDArray[np.bool_] = tags >= limits[held]
         return found
@@ -69,7 +69,7 @@ class Parts:
     # --- what lanes learn -----------------------------------------------------------------------------------
 
     def _every(self, bundle: Bundle, cluster: int) -> NDArray[np.bool_]:
-        """The lanes that matter: who has ended needs to know nothing, but has perhaps told nobody."""
+        """The lanes that matter. One that has ended learns nothing more, but others may not know its work."""
         if self._clocks.by_lane:
             left = bundle.machine.threads_per_block - bundle.warp * WARP_SIZE
             return np.arange(WARP_SIZE) < left
@@ -77,7 +77,7 @@ class Parts:
         return found
 
     def learn(self, bundle: Bundle, cluster: int, lanes: NDArray[np.bool_], row: Row | None) -> bool:
-        """Let lanes of a warp, shape (32,), take over a clock. True if they are the whole warp, in one part."""
+        """Let lanes of a warp, shape (32,), take over a clock. True if they are all of it, in one part."""
         key = bundle.number, cluster
         parts = self._of.get(key)
         if parts is None:
@@ -262,12 +262,13 @@ class Parts:
                 return found
         return self._clocks.row(origin.bundle, origin.cluster)
 
-    def told(self, bundle: Bundle, cluster: int, lanes: NDArray[np.bool_] | int) -> Row:
-        """What lanes, a mask or one of them, tell others of what they know and have done."""
+    def told(self, bundle: Bundle, cluster: int, lanes: NDArray[np.bool_] | NDArray[np.int64] | int) -> Row:
+        """What lanes (a mask, or their numbers) tell others of what they know and have done."""
         clocks, warp = self._clocks, bundle.number
-        whole = clocks.row(bundle, cluster)
         if not clocks.by_lane:
-            return whole
+            return clocks.row(bundle, cluster)
+        as_one = clocks.of_warp(bundle)
+        whole = clocks.row(bundle, cluster)
         told = np.zeros(WARP_SIZE, dtype=np.bool_)
         told[lanes] = True
         parts = self._of.get((warp, cluster)) or [self._whole(bundle, cluster)]
@@ -292,7 +293,7 @@ class Parts:
             row = _wide(clocks, row)
             apart = of_lanes != warp
             row[of_lanes[apart]] = np.maximum(row[of_lanes[apart]], met[1:][apart])
-        row[clocks.of_warp(bundle)] = own
+        row[as_one] = own
         return row
 
 

@@ -152,7 +152,6 @@ class Threads:
             wrote, have_read = wrote.reshape(-1, per), have_read.reshape(len(have_read), -1, per)
         every = np.arange(len(index)) if lanes is None else lanes
         first = 0 if self.remote else bundle.rank * self.per_block
-        column = warp - first
         for cluster, part, inside in self.parts.each(warp, every):
             mine, who = index[inside], every[inside]
             same = self.lanes.lanes(who, per)

@@ -119,7 +119,7 @@ def describe_waited(origin: Origin, byte: int, other: Use, what: str) -> str:
 
 
 def describe_init(origin: Origin, where: str, line: int) -> str:
-    """Describe a use of an mbarrier whose mbarrier.init only another lane of the thread's warp has awaited."""
+    """Describe a use of an mbarrier if only another lane of the warp has waited for its mbarrier.init."""
     return (
         f"{where} is used, and only another lane of this warp has waited for its mbarrier.init at line"
         f" {origin.bundle.program.line_in_words(line)}. Put bar.warp.sync between that wait and this line."

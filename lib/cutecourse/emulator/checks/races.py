@@ -10,27 +10,27 @@ it. So the reports do not depend on the order in which the seed runs the warps.
 An asynchronous operation knows what its issuer knew. It is over for a warp that has waited for its
 completion: the mbarrier phase of a copy, the tcgen05.commit of a tcgen05.mma, a bulk group, a wgmma group.
 
-Lanes of one warp are told apart where they wait apart (emulator.checks.race_parts) and in what they do to the
-same bytes (emulator.checks.race_lanes).
+Lanes of one warp are told apart where they wait apart (emulator.checks.race_parts), and in what they do to
+the same bytes (emulator.checks.race_lanes).
 
 Simplified: what a lane tells others is what its whole warp knows and has done, unless the launch's steering
-            does not trust the lanes. Every atomic, volatile, relaxed, acquire or release access and every fence between threads synchronizes with all
-            earlier ones in its cluster, because the emulator does not know which of them publishes data.
-            Races that this hides are not found. For the same reason a relaxed arrival at an mbarrier counts
-            as a releasing one if the kernel has fences between threads, and a relaxed wait always acquires.
-            A relaxed arrival at the cluster's barrier always counts as a releasing one. A copy into bytes
-            that threads have read needs an order after these reads, and no proxy fence, although the ISA
-            asks for one: the pipelines of CUTLASS have none. Waits have the scope of the cluster, and so do
-            arrivals in a kernel with fences between threads. A cp.async.mbarrier.arrive publishes what its
-            warp had done before it, and the copies of the warp that are made by then. A red.async is compared
-            with no other asynchronous store. Of several reductions under way to the same bytes only the last
-            is recorded.
+            does not trust the lanes. Every atomic, volatile, relaxed, acquire or release access and every
+            fence between threads synchronizes with all earlier ones in its cluster, because the emulator does
+            not know which of them publishes data. Races that this hides are not found. For the same reason a
+            relaxed arrival at an mbarrier counts as a releasing one if the kernel has fences between threads,
+            and a relaxed wait always acquires. A relaxed arrival at the cluster's barrier always counts as a
+            releasing one. A copy into bytes that threads have read needs an order after these reads, and no
+            proxy fence, although the ISA asks for one: the pipelines of CUTLASS have none. Waits have the
+            scope of the cluster, and so do arrivals in a kernel with fences between threads. A
+            cp.async.mbarrier.arrive publishes what its warp had done before it, and the copies of the warp
+            that are made by then. A red.async is compared with no other asynchronous store. Of several
+            reductions under way to the same bytes only the last is recorded.
 Source:     PTX ISA 9.0, Memory Consistency Model; FastTrack (see emulator.checks.clocks).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
@@ -41,7 +41,6 @@ from numpy.typing import NDArray
 from cutecourse.emulator.checks.clocks import BarrierClock, Clocks, Row
 from cutecourse.emulator.checks.race_ends import RemoteUses
 from cutecourse.emulator.checks.race_operations import Operation, Operations
-from cutecourse.emulator.checks.race_parts import Parts
 from cutecourse.emulator.checks.race_plan import AccessPlan
 from cutecourse.emulator.checks.race_threads import Lanes, Threads
 from cutecourse.emulator.checks.race_words import describe_init
@@ -143,9 +142,7 @@ class Races(Observer):
         """Warps arrive at a barrier of their block."""
         self._arrive((bundle.rank, number), bundle, rows)
 
-    def _arrive(
-        self, key: Hashable, bundle: Bundle, rows: NDArray[np.bool_], mask: Mask = None
-    ) -> None:
+    def _arrive(self, key: Hashable, bundle: Bundle, rows: NDArray[np.bool_], mask: Mask = None) -> None:
         """Lanes of warps arrive at a barrier of warps; where all of a warp do, they meet."""
         told = None
         whole = rows if mask is None else rows & ~(bundle.live & ~mask).any(axis=1)
@@ -247,11 +244,13 @@ class Races(Observer):
         warp = origin.bundle.number
         maker, lane, tag = clock.made
         line = tag & self.clocks.line_mask
-        if maker == warp or self.clocks.knows(self.clocks.row(origin.bundle, origin.cluster), maker, lane, tag):
-            if self.parts.of(origin) is None:
+        whole, parted = self.clocks.row(origin.bundle, origin.cluster), self.parts.of(origin) is not None
+        if maker == warp or self.clocks.knows(whole, maker, lane, tag):
+            if not parted:
                 barrier.known_to.add(warp)
             elif maker != warp and not self.clocks.knows(self.parts.row(origin), maker, lane, tag):
-                report("lanes not ordered", lambda: describe_init(origin, barrier.where(), line), origin, line)
+                words = describe_init(origin, barrier.where(), line)
+                report("lanes not ordered", words, origin, line)
             return
         if self.cohort.machine.severity("race", origin.site.line, line) == "error":
             where = origin.bundle.program.line_in_words(line)

@@ -317,8 +317,8 @@ _MEET = (
     "Both CTAs must meet at a barrier of the cluster, or tell each other by mbarriers, before one frees them."
 )
 _LANES = (
-    "Another lane of this warp has waited for that, and this lane has not. Put bar.warp.sync between that wait"
-    " and this line."
+    "Another lane of this warp has waited for that, and this lane has not. Put bar.warp.sync between that"
+    " wait and this line."
 )
 _COMMIT = "Wait for the mbarrier of a tcgen05.commit after that operation."
 _WAIT_FOR_LOAD = "Wait for the mbarrier at which that warp arrives after its tcgen05.wait::ld."

@@ -23,6 +23,7 @@ from cutecourse.trace.words import number
 
 __all__ = ["Proof", "prove", "replay"]
 
+_LANES = "lanes not ordered"
 _SECONDS = 60.0
 _EACH = 3
 """So many doubts at the same lines are tried."""
@@ -110,9 +111,9 @@ def prove(
     if not seconds > 0:
         raise LaunchError(f"seconds is a time above 0, not {seconds!r}")
     checked = ptx if isinstance(ptx, CheckedModule) else read_module(ptx)
-    apart = {"lanes not ordered": "error", **(arguments.get("hazards") or {})}
-    run = from_arguments(checked, {**arguments, "hazards": apart})
-    search = _Prover(checked, run, dict(compare or {}), started + seconds)
+    apart = {**arguments, "hazards": {_LANES: "error", **(arguments.get("hazards") or {})}}
+    runs = from_arguments(checked, arguments), from_arguments(checked, apart)
+    search = _Prover(checked, runs, dict(compare or {}), started + seconds)
     fields = search.verdict(program_of(checked, arguments))
     return Proof(**fields, runs=search.runs, seconds=perf_counter() - started, module=checked.module)
 
@@ -133,9 +134,12 @@ class _Found(Exception):
 class _Prover:
     """The runs of one launch."""
 
-    def __init__(self, checked: CheckedModule, run: Launch, compare: Rules, until: float) -> None:
+    def __init__(
+        self, checked: CheckedModule, runs: tuple[Launch, Launch], compare: Rules, until: float
+    ) -> None:
+        """`runs` launch it as it was asked for, and so that lanes which nothing orders are an error."""
         self.checked = checked
-        self._run = run
+        self._launches = runs
         self._compare = compare
         self._until = until
         self.runs = 0
@@ -151,10 +155,11 @@ class _Prover:
         steering = order.steering()
         steering.trusts_flags = trusts_flags
         steering.trusts_lanes = self._only_together is not None
+        run = self._launches[not steering.trusts_lanes]
         self.runs += 1
 
         def steered(seed: int, recorder: Any) -> Any:
-            return self._run(
+            return run(
                 seed, recorder, steering=steering, observe=lambda cohort: Causes(cohort, steering, found)
             )
 
@@ -172,6 +177,8 @@ class _Prover:
         if outcome.raised is not None and self._only_together is None:
             self._only_together, found = outcome.raised, CauseRecord(log=[] if logs else None)
             outcome, steering = self._once(order or EventOrder(), found)
+            if outcome.raised is None and any(name == _LANES for name, *_ in outcome.notes):
+                raise _Found(verdict="counterexample", error=self._only_together, order=order)
             if outcome.raised is not None:
                 self._only_together = None  # it is no matter of lanes
         if isinstance(outcome.raised, BudgetExceeded):
@@ -255,10 +262,12 @@ class _Prover:
         if error is None:
             return []
         line = "" if error.line is None else f" at line {self._line(error.line)}"
-        return [
-            f"the use of memory{line} is in order only if the lanes of a warp stay together: one lane tells others of"
-            " what another lane has done or waited for, and they have not met at a bar.warp.sync or a barrier"
-        ]
+        words = (
+            f"the use of memory{line} is in order only if the lanes of a warp stay together: one lane tells"
+            " others of what another lane has done or waited for, and no bar.warp.sync or barrier stands"
+            " between the two"
+        )
+        return [words]
 
     def _try_delays(self, doubts: Sequence[Doubt], ways: Sequence[bool]) -> None:
         """Let the late event of each doubt come as late as it can, and then pairs of them."""
