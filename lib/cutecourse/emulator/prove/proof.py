@@ -9,7 +9,7 @@ from typing import Any
 
 from cutecourse.emulator.core.program import Program
 from cutecourse.emulator.core.steering import Execution, Steering
-from cutecourse.emulator.errors import BudgetExceeded, EmulatorError, LaunchError
+from cutecourse.emulator.errors import BudgetExceeded, DeadlockError, EmulatorError, LaunchError
 from cutecourse.emulator.launch import LaunchResult, launch, program_of
 from cutecourse.emulator.prove.causes import CauseRecord, Causes, Doubt
 from cutecourse.emulator.prove.choices import choices, tests
@@ -24,6 +24,8 @@ from cutecourse.trace.words import number
 __all__ = ["Proof", "prove", "replay"]
 
 _LANES = "lanes not ordered"
+_NO_MATTER_OF_LANES = (BudgetExceeded, DeadlockError)
+"""Errors that a run ends with whether or not the race check trusts the lanes."""
 _SECONDS = 60.0
 _EACH = 3
 """So many doubts at the same lines are tried."""
@@ -174,13 +176,14 @@ class _Prover:
         """
         found = CauseRecord(log=[] if logs else None)
         outcome, steering = self._once(order or EventOrder(), found)
-        if outcome.raised is not None and self._only_together is None:
+        by_lane = self._only_together is None
+        if by_lane and outcome.raised is not None and not isinstance(outcome.raised, _NO_MATTER_OF_LANES):
             self._only_together, found = outcome.raised, CauseRecord(log=[] if logs else None)
             outcome, steering = self._once(order or EventOrder(), found)
             if outcome.raised is None and any(name == _LANES for name, *_ in outcome.notes):
                 raise _Found(verdict="counterexample", error=self._only_together, order=order)
             if outcome.raised is not None:
-                self._only_together = None  # it is no matter of lanes
+                self._only_together = None
         if isinstance(outcome.raised, BudgetExceeded):
             raise _Found(verdict="incomplete", reasons=(outcome.raised.problem,))
         self._first = self._first or outcome
