@@ -172,6 +172,11 @@ class Clocks:
             return bundle.number
         return self.component("tensor", bundle.rank, bundle.warp)
 
+    def of_lanes(self, row: Row, warp: int) -> NDArray[np.uint32]:
+        """A clock's entry for each lane of a warp."""
+        found: NDArray[np.uint32] = np.maximum(row[warp], row[self.lane_components[warp]])
+        return found
+
     def entries(self, row: Row, who: NDArray[Any], held: NDArray[np.uint8]) -> NDArray[np.uint32]:
         """A clock's entries for some components or, for a warp's, for its lanes `held` (`LaneUses.wrote`).
 
@@ -181,9 +186,9 @@ class Clocks:
         if not self.by_lane:
             return found
         of_lanes = row[self.lane_components[np.minimum(who, self.warps - 1)]]
-        place = (np.maximum(held, 1) - 1)[..., None].astype(np.int64) % WARP_SIZE
+        place = (np.maximum(held, 1) - 1)[..., None].astype(np.int64)
         one = np.take_along_axis(of_lanes, place, axis=-1)[..., 0]
-        one = np.where((held == 0) | (held > WARP_SIZE), of_lanes.min(axis=-1), one)
+        one = np.where(held == 0, of_lanes.min(axis=-1), one)
         return np.where(who < self.warps, np.maximum(found, one), found)
 
     def knows(self, row: Row, warp: int, lane: int, tag: int) -> bool:

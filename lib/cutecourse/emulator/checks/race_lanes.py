@@ -8,8 +8,8 @@ lane knows.
 
 Simplified: if several lanes store to one place in one instruction, they and later uses of that place by their
             warp are not compared. Of several lanes that read a place, only the last is, unless the launch
-            does not trust the lanes. A proxy fence of some lanes covers all that the warp knows of other
-            warps.
+            does not trust the lanes: then each lane's last read is kept. A proxy fence of some lanes covers
+            all that the warp knows of other warps.
 """
 
 from __future__ import annotations
@@ -34,8 +34,6 @@ __all__ = ["LaneUses"]
 
 _Lanes = NDArray[np.uint8]
 """Lanes, counted from 1."""
-_SEVERAL = WARP_SIZE + 1
-"""Several lanes that have read."""
 _FENCES = 64
 """The number of a warp's proxy fences of some lanes that are kept."""
 
@@ -49,7 +47,8 @@ class LaneUses:
         self.wrote: _Lanes = sparse_zeros((units,), np.uint8)
         """0 also if several lanes have written in one instruction."""
         self.read: _Lanes = sparse_zeros((columns, units), np.uint8)
-        """With lanes that are not trusted `_SEVERAL` where several have read since they met."""
+        self._reads: dict[int, NDArray[np.uint32]] = {}
+        """With lanes that are not trusted, by column, the tag of each lane's last read of each unit."""
         self.met = np.zeros((clocks.warps, clusters), dtype=np.uint32)
         """The least tag of what a warp has done since its lanes last met."""
         self.compared = self.met.copy()
@@ -121,17 +120,19 @@ class LaneUses:
         if any_true(others):
             held[index[others.reshape(len(index), -1).any(axis=1)]] = 0
 
-    def note_read(
-        self, column: int, index: NDArray[np.int64], mine: _Lanes, per: int, since: NDArray[np.bool_] | None
-    ) -> None:
-        """Record a read; `since` has the places that the warp has read since its lanes met."""
+    def note_read(self, column: int, index: NDArray[np.int64], mine: _Lanes, per: int, stamp: Any) -> None:
+        """Record a read."""
         held = self.read[column] if per == 1 else self.read[column].reshape(-1, per)
-        before = None if since is None else held[index]
         held[index] = mine
-        if before is not None:
-            others = (held[index] != mine) | (since & (before != 0) & (before != mine))
-            if any_true(others):
-                held[index[others.reshape(len(index), -1).any(axis=1)]] = _SEVERAL
+        if self._clocks.by_lane:
+            reads = self.each_read(column, per)
+            reads[mine.reshape(-1) - 1, index] = stamp if np.ndim(stamp) == 0 else stamp.reshape(-1, 1)
+
+    def each_read(self, column: int, per: int) -> NDArray[np.uint32]:
+        """The tag of each lane's last read of each item of `per` units, if the lanes are not trusted."""
+        if column not in self._reads:
+            self._reads[column] = sparse_zeros((WARP_SIZE, self.read.shape[1]), np.uint32)
+        return self._reads[column].reshape(WARP_SIZE, -1, per)
 
     def of_others(
         self,

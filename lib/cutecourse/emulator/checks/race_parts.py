@@ -50,8 +50,22 @@ class Part:
 
     def since(self, tags: NDArray[np.uint32], held: NDArray[np.uint8]) -> NDArray[np.bool_]:
         """Which actions of their warp they do not know; `held` are the lanes that acted, as in `LaneUses`."""
-        limits = np.append(self.met, self.met[1:].min())
-        found: NDArray[np.bool_] = tags >= limits[held]
+        found: NDArray[np.bool_] = tags >= self.met[held]
+        return found
+
+    def reads_of_others(self, reads: NDArray[np.uint32], lanes: NDArray[np.int64] | int) -> NDArray[np.bool_]:
+        """Where other lanes of their warp have read, and these lanes do not know it.
+
+        reads  the tag of each lane's last read of some units, lane by lane.
+        lanes  which lane asks, for each item, or the one for all.
+        """
+        since: NDArray[np.bool_] = reads >= self.met[1:].reshape(-1, *([1] * (reads.ndim - 1)))
+        since &= reads > 0
+        if isinstance(lanes, int):
+            since[lanes % WARP_SIZE] = False
+        else:
+            since[lanes, np.arange(len(lanes))] = False
+        found: NDArray[np.bool_] = since.any(axis=0)
         return found
 
 
@@ -88,7 +102,7 @@ class Parts:
                 return True
             if row is None or not self._is_news(bundle, cluster, row):
                 return False
-            parts = [self._whole(bundle, cluster)]
+            parts = [self.whole(bundle, cluster)]
         if row is None:
             return False
         for part in parts:
@@ -124,11 +138,12 @@ class Parts:
 
     def _learn_as_one(self, bundle: Bundle, cluster: int, row: Row) -> None:
         """Note what the lanes of a warp with one part are told of each other."""
-        part = self._whole(bundle, cluster)
+        part = self.whole(bundle, cluster)
         part.met = self._told_of(bundle.number, part.met, row)
         self._keep(bundle, cluster, [part])
 
-    def _whole(self, bundle: Bundle, cluster: int) -> Part:
+    def whole(self, bundle: Bundle, cluster: int) -> Part:
+        """The one part of a warp that has not parted."""
         met = np.full(WARP_SIZE + 1, self._uses.met[bundle.number, cluster], dtype=np.uint32)
         return Part(self._every(bundle, cluster), None, met)
 
@@ -198,7 +213,7 @@ class Parts:
         for cluster in np.flatnonzero(rows).tolist():
             live = bundle.live[cluster]
             lanes = live if mask is None else live & mask[cluster]
-            parts = self._of.get((warp, cluster)) or [self._whole(bundle, cluster)]
+            parts = self._of.get((warp, cluster)) or [self.whole(bundle, cluster)]
             now = self._clocks.known[warp, cluster, warp] - np.uint32(self._clocks.step)
             row: Row | None = self._clocks.nothing()
             met, made = np.zeros(WARP_SIZE + 1, dtype=np.uint32), []
@@ -218,7 +233,7 @@ class Parts:
         for cluster in np.flatnonzero(mask.any(axis=1) & bundle.live.any(axis=1)).tolist():
             parts = self._of.get((bundle.number, cluster))
             if parts is None and self._clocks.by_lane:
-                whole, live = self._whole(bundle, cluster), bundle.live[cluster]
+                whole, live = self.whole(bundle, cluster), bundle.live[cluster]
                 parts = [Part(whole.lanes & side, None, whole.met) for side in (live, ~live)]
             if parts is not None:
                 self._keep(bundle, cluster, parts)
@@ -271,7 +286,7 @@ class Parts:
         whole = clocks.row(bundle, cluster)
         told = np.zeros(WARP_SIZE, dtype=np.bool_)
         told[lanes] = True
-        parts = self._of.get((warp, cluster)) or [self._whole(bundle, cluster)]
+        parts = self._of.get((warp, cluster)) or [self.whole(bundle, cluster)]
         row: Row | None = None
         met = np.zeros(WARP_SIZE + 1, dtype=np.uint32)
         for part in parts:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -10,7 +11,7 @@ from numpy.typing import NDArray
 
 from cutecourse.emulator.checks.clocks import Clocks, Row
 from cutecourse.emulator.checks.race_lanes import LaneUses
-from cutecourse.emulator.checks.race_parts import Parts
+from cutecourse.emulator.checks.race_parts import Part, Parts
 from cutecourse.emulator.checks.race_words import (
     Use,
     access_of,
@@ -52,6 +53,12 @@ def nth_chunk(chunks: Chunks, position: int) -> int:
     if isinstance(chunks, slice):
         return int(chunks.start or 0) + position
     return int(chunks.reshape(-1)[position])
+
+
+def _items(index: Lanes, reads: NDArray[np.uint32]) -> NDArray[np.uint32]:
+    """The reads of some items, in the record of a warp's lanes."""
+    found: NDArray[np.uint32] = reads[:, index]
+    return found
 
 
 def _describe_same(origin: Origin, byte: int, other: Use, what: str) -> str:
@@ -154,7 +161,6 @@ class Threads:
         first = 0 if self.remote else bundle.rank * self.per_block
         for cluster, part, inside in self.parts.each(warp, every):
             mine, who = index[inside], every[inside]
-            same = self.lanes.lanes(who, per)
             row = self.parts.known(warp, cluster, part)
             uses = [("write", by[mine], written[mine], wrote[mine])]
             if access.writes:
@@ -162,14 +168,18 @@ class Threads:
                     uses.append(("read", np.full(tags.shape, first + at), tags, held))
             for action, users, tags, held in uses:
                 since = (users == warp) & part.since(tags, held)
-                apart = self.lanes.apart(held, same, since, bundle)
+                apart = self._apart(action, since, held, part, bundle, mine, who, per)
                 if apart is not None:
                     self._report_lanes(access, bundle, mine, who, apart, int(tags[apart]), action)
                 if row is None:
                     continue
                 bad = (tags >= row[users]) & (users != warp)
-                if any_true(bad):
-                    bad &= tags >= self.clocks.entries(row, users, held)
+                if self.clocks.by_lane and any_true(bad):
+                    if action == "write":
+                        bad &= tags >= self.clocks.entries(row, users, held)
+                    else:
+                        columns = [int(users.flat[0]) - first]
+                        self._spare_known(bad[None], row, columns, first, partial(_items, mine), per)
                 if any_true(bad):
                     place = tuple(int(at) for at in np.argwhere(bad)[0])
                     found = int(users[place]), int(tags[place]), action
@@ -276,8 +286,7 @@ class Threads:
             self.lanes.note_write(index, self.lanes.lanes(lanes, per), per)
         else:
             column = warp if self.remote else bundle.warp
-            since = read[column][index] >= self.lanes.met[warp, 0] if self.clocks.by_lane else None
-            self.lanes.note_read(column, index, self.lanes.lanes(lanes, per), per, since)
+            self.lanes.note_read(column, index, self.lanes.lanes(lanes, per), per, stamp)
             read[column][index] = stamp
 
     def _words(self, per: int) -> tuple[NDArray[Any], ...]:
@@ -327,7 +336,8 @@ class Threads:
         since = tags[column] >= self._met(warp, clusters, per)
         if any_true(since):
             held = self.lanes.read[column] if per == 1 else self.lanes.read[column].reshape(-1, per)
-            apart = self.lanes.apart(held[index], self.lanes.lanes(lanes, per), since, bundle)
+            who = np.arange(len(index)) if lanes is None else lanes
+            apart = self._apart("read", since, held[index], None, bundle, index, who, per)
             if apart is not None:
                 self._report_lanes(access, bundle, index, lanes, apart, int(tags[column][apart]), "read")
         first = 0 if self.remote else bundle.rank * self.per_block
@@ -335,14 +345,53 @@ class Threads:
         limit = known[clusters].T if bundle.n > 1 else known[0][:, None]
         bad = tags >= (limit if tags.ndim == 2 else limit[..., None])
         if self.clocks.by_lane and any_true(bad):
-            held = self.lanes.read if per == 1 else self.lanes.read.reshape(len(tags), -1, per)
-            users = (first + np.arange(len(tags))).reshape(-1, *([1] * (tags.ndim - 1)))
-            whole = self.clocks.known[warp, 0]
-            bad &= tags >= self.clocks.entries(whole, np.broadcast_to(users, tags.shape), held[:, index])
+            columns, known = range(len(tags)), self.clocks.known[warp, 0]
+            self._spare_known(bad, known, columns, first, partial(_items, index), per)
         if any_true(bad):
             reader, *place = np.argwhere(bad)[0]
             found = first + int(reader), int(tags[bad][0]), "read"
             self._report(access, bundle, index, lanes, place, *found)
+
+    def _spare_known(
+        self,
+        bad: NDArray[np.bool_],
+        row: Row,
+        columns: Sequence[int],
+        first: int,
+        place: Callable[[NDArray[np.uint32]], NDArray[np.uint32]],
+        per: int,
+    ) -> None:
+        """Take out of `bad`, reads of warps that a clock does not know of, those whose lanes it knows.
+
+        columns  those of the warps; the first one has the number `first`.
+        place    takes the same reads out of the record of a warp's lanes.
+        """
+        for at, column in enumerate(columns):
+            if any_true(bad[at]):
+                reads = place(self.lanes.each_read(column, per))
+                limits = self.clocks.of_lanes(row, first + column).reshape(-1, *([1] * (reads.ndim - 1)))
+                bad[at] &= (reads >= limits).any(axis=0).reshape(bad[at].shape)
+
+    def _apart(
+        self,
+        action: str,
+        since: NDArray[np.bool_],
+        held: NDArray[np.uint8],
+        part: Part | None,
+        bundle: Bundle,
+        index: Lanes,
+        lanes: Lanes,
+        per: int,
+    ) -> tuple[int, ...] | None:
+        """The place of the first unit that another lane of a warp has used, of those in `since`."""
+        if action == "read" and self.clocks.by_lane:
+            if not any_true(since):
+                return None
+            part = part or self.parts.whole(bundle, 0)
+            reads = self.lanes.each_read(bundle.number if self.remote else bundle.warp, per)[:, index]
+            since = since & part.reads_of_others(reads, lanes % WARP_SIZE).reshape(since.shape)
+            return next((tuple(int(at) for at in place) for place in np.argwhere(since)), None)
+        return self.lanes.apart(held, self.lanes.lanes(lanes, per), since, bundle)
 
     def _report(
         self,
@@ -518,7 +567,13 @@ class Threads:
         tags, held = (
             reads[column].reshape(-1, per)[first:][chunks] for reads in (self.read_tag, self.lanes.read)
         )
-        place = self.lanes.read_by_others(origin, tags, held, self.parts.of(origin))
+        part = self.parts.of(origin)
+        if self.clocks.by_lane and any_true(tags):
+            part = part or self.parts.whole(origin.bundle, 0)
+            since = part.reads_of_others(self.lanes.each_read(column, per)[:, first:][:, chunks], origin.lane)
+            place = next((tuple(int(at) for at in found) for found in np.argwhere(since)), None)
+        else:
+            place = self.lanes.read_by_others(origin, tags, held, part)
         if place is None:
             return None
         byte = self._byte(place, tags.shape, first, chunks)
@@ -532,9 +587,8 @@ class Threads:
         limit = row[start : start + len(tags)].reshape(-1, *([1] * (tags.ndim - 1)))
         bad = tags >= limit
         if self.clocks.by_lane and any_true(bad):
-            held = self.lanes.read.reshape(len(tags), -1, per)[:, first:][:, chunks]
-            users = (start + np.arange(len(tags))).reshape(limit.shape)
-            bad &= tags >= self.clocks.entries(row, np.broadcast_to(users, tags.shape), held)
+            columns = range(len(tags))
+            self._spare_known(bad, row, columns, start, lambda reads: reads[:, first:][:, chunks], per)
         if not any_true(bad):
             return None
         reader, *place = np.argwhere(bad)[0]
