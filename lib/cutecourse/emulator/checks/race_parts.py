@@ -50,8 +50,11 @@ class Part:
 
     def since(self, tags: NDArray[np.uint32], held: NDArray[np.uint8]) -> NDArray[np.bool_]:
         """Which actions of their warp they do not know; `held` are the lanes that acted, as in `LaneUses`."""
-        found: NDArray[np.bool_] = tags >= self.met[held]
-        return found
+        return np.asarray(tags >= self.met[held])
+
+    def any_since(self, tags: NDArray[np.uint32]) -> NDArray[np.bool_]:
+        """Which actions of their warp they may not know, whichever lane acted."""
+        return np.asarray(tags >= self.met[1:].min())
 
     def reads_of_others(self, reads: NDArray[np.uint32], lanes: NDArray[np.int64] | int) -> NDArray[np.bool_]:
         """Where other lanes of their warp have read, and these lanes do not know it.
@@ -59,14 +62,13 @@ class Part:
         reads  the tag of each lane's last read of some units, lane by lane.
         lanes  which lane asks, for each item, or the one for all.
         """
-        since: NDArray[np.bool_] = reads >= self.met[1:].reshape(-1, *([1] * (reads.ndim - 1)))
-        since &= reads > 0
+        limits = self.met[1:].reshape(-1, *([1] * (reads.ndim - 1)))
+        since = np.asarray((reads >= limits) & (reads > 0))
         if isinstance(lanes, int):
             since[lanes % WARP_SIZE] = False
         else:
             since[lanes, np.arange(len(lanes))] = False
-        found: NDArray[np.bool_] = since.any(axis=0)
-        return found
+        return np.asarray(since.any(axis=0))
 
 
 class Parts:

@@ -167,7 +167,8 @@ class Threads:
                 for at, (tags, held) in enumerate(zip(read[:, mine], have_read[:, mine], strict=True)):
                     uses.append(("read", np.full(tags.shape, first + at), tags, held))
             for action, users, tags, held in uses:
-                since = (users == warp) & part.since(tags, held)
+                each = action == "read" and self.clocks.by_lane
+                since = (users == warp) & (part.any_since(tags) if each else part.since(tags, held))
                 apart = self._apart(action, since, held, part, bundle, mine, who, per)
                 if apart is not None:
                     self._report_lanes(access, bundle, mine, who, apart, int(tags[apart]), action)
