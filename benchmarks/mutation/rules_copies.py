@@ -178,6 +178,12 @@ def half_as_many(place: Place) -> str:
     return replaced(place, "bytes", str(int(place["bytes"]) // 2)).replace("cp.async.cg", "cp.async.ca")
 
 
+def behind_the_barrier(place: Place) -> str:
+    """A bulk wait and the barrier behind it, exchanged."""
+    wait = place[0][: -len(place["between"] + place["barrier"])]
+    return place["barrier"] + place["between"] + wait
+
+
 def flipped(place: Place) -> str:
     """.trans where it was not, and none where it was."""
     if place["trans"]:
@@ -220,6 +226,8 @@ def beyond_registers(kernel: Kernel, place: Place) -> str | None:
 
 _WAIT_GROUP = r"(?P<guard>@!?%\w+\s+)?cp\.async\.wait_group\s+(?P<groups>\d+)\s*;"
 _BULK_WAIT = r"(?P<guard>@!?%\w+\s+)?cp\.async\.bulk\.wait_group(?:\.read)?\s+(?P<groups>\d+)\s*;"
+_BARRIER = r"(?P<between>\s*)(?P<barrier>bar\.(?:warp\.)?sync[^;]*;)"
+
 
 RULES: tuple[Rule, ...] = (
     Rule(
@@ -347,6 +355,13 @@ RULES: tuple[Rule, ...] = (
         _STORE_LOST,
         "the source is written over, or the block ends, while the copy reads",
         at(_BULK_WAIT, counted("groups", 1), last_of_kernel),
+    ),
+    Rule(
+        "bulk wait behind the barrier",
+        "the barrier that tells of the wait comes before it",
+        _STORE_LOST | {"LanesNotOrdered"},
+        "other warps and lanes write over the source, and only one lane has waited for the copy",
+        at(_BULK_WAIT + _BARRIER, behind_the_barrier),
     ),
     Rule(
         "cp.async commit dropped",

@@ -433,14 +433,14 @@ class SharedMemoryRace(EmulatorError):
 
 
 class LanesNotOrdered(EmulatorError):
-    """Two lanes of a warp use the same bytes of shared memory, one writes, and nothing orders them."""
+    """A lane uses memory before it has met the lane of its warp that wrote, read or waited for it."""
 
     hazard = Hazard(
         "lanes not ordered",
         "warning",
         "the lanes of a warp may run apart; where they stay together, the bytes are there",
-        what="two lanes of a warp use the same bytes of shared memory, at least one writes, and no"
-        " bar.warp.sync or other barrier stands between the two",
+        what="two lanes of a warp use the same bytes of shared memory, at least one writes, or one lane uses"
+        " what only another one has waited for, and no bar.warp.sync or other barrier stands between the two",
     )
 
 
