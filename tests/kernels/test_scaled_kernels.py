@@ -230,6 +230,18 @@ def test_faults__that_nothing_reports_give_wrong_numbers(module):
             assert (outcome[name] != expected).mean() > 0.1, fault.name
 
 
+@pytest.mark.parametrize(
+    ("fault", "changed"), [("rows_in_their_order", ["sfd"]), ("divided_by_the_wish", ["d"])]
+)
+def test_faults__of_the_epilogue_that_nothing_reports_change_one_array(fault, changed):
+    faults = kernel_module("scaled_broken")
+    given, name, expected = faults.arguments(0)
+    right = run(faults.LAUNCH, device="emulator", **given)
+    np.testing.assert_array_equal(right[name], expected)
+    wrong = run(faults.LAUNCH.with_fault(faults.FAULTS[fault]), device="emulator", **given)
+    assert [one for one in ("d", "sfd") if (wrong[one] != right[one]).any()] == changed
+
+
 @pytest.mark.program("ptxas")
 @pytest.mark.parametrize("arch", ["sm_100a", "sm_103a"])
 def test_ptxas__assembles_each_form_without_spills(arch, tmp_path, find_program):
