@@ -14,6 +14,11 @@ _KEPT = """\
     setp.eq.f32         %in, %x, 0f00000000;
     @%in mov.f32        %x, 0f7F800000;                 // a factor of zero: all elements become zeros
 """
+_KEPT_TOO = _KEPT.partition("  //")[0].rstrip() + "\n"
+_WISHED = """\
+    mov.b32             %x, %most;
+    div.rn.f32          %x, %x, 0f40C00000;
+"""
 _EMPTY = """\
     @%elected cp.async.bulk.wait_group.read 1;          // TMA has read what this buffer held
 """
@@ -38,9 +43,7 @@ FAULTS = by_name(
     Fault(
         "divided_by_the_wish",
         "elements are divided by a sixth of the largest one, not by the factor that is kept of it",
-        source=(
-            (_KEPT, "    mov.b32             %x, %most;\n    div.rn.f32          %x, %x, 0f40C00000;\n"),
-        ),
+        source=((_KEPT, _WISHED), (_KEPT_TOO, _WISHED)),
         unreported="a number is a little off: no order and no address is.",
     ),
     Fault(
