@@ -48,7 +48,7 @@ K_MMAS = 4
 def rows_map(
     name: str, element: str, extents: tuple[int, int], box: tuple[int, int], *, swizzle: bool = True
 ) -> TensorMapSpec:
-    """A tensor map of a row-major matrix, for boxes (rows, columns), swizzled by the length of their rows.
+    """A tensor map of a row-major matrix, for boxes (rows, columns).
 
     Errors: SpecError for rows that are not whole 16 bytes, and for a single row.
     """
@@ -60,11 +60,7 @@ def rows_map(
             f"{rows} rows of {row_bytes} bytes are not that."
         )
     encoding = TensorMapEncoding(
-        dtype(element),
-        (columns, rows),
-        (row_bytes,),
-        box[::-1],
-        swizzle=f"{box[1] * dtype(element).bits // 8}B" if swizzle else "none",
+        dtype(element), (columns, rows), (row_bytes,), box[::-1], swizzle="128B" if swizzle else "none"
     )
     return TensorMapSpec.encoded(name, element, extents, (columns, 1), encoding)
 

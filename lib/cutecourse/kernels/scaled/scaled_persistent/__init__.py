@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from cutecourse.block_scales import FORMATS, scales_shape
+from dataclasses import replace
+
+from cutecourse.block_scales import FORMATS, BlockFormat, scales_shape
 from cutecourse.kernels.scaled_ladder import (
     K_BYTES,
     blocks_of,
@@ -14,12 +16,22 @@ from cutecourse.kernels.scaled_ladder import (
     rows_map,
     scale_factors,
 )
-from cutecourse.kernels.spec import LaunchSpec, Scalar, SpecError, Tensor
+from cutecourse.kernels.spec import LaunchSpec, Scalar, SpecError, Tensor, TensorMapSpec
 
 STAGES = 4
 CTA_ROWS = 128
 COLUMNS = 128  # of an MMA's result
 STORING_WARPS = 4
+
+
+def result(m: int, n: int, out: BlockFormat | None) -> TensorMapSpec:
+    """D's tensor map: pieces of 32 rows, swizzled by the length of their rows."""
+    if out is None:
+        return rows_map("d", "bf16", (m, n), (32, 64))
+    columns, piece = out.bytes_of(n), out.bytes_of(COLUMNS)
+    encoding = rows_map("d", "u8", (m, columns), (32, piece)).encoding
+    encoding = replace(encoding, swizzle="64B" if piece == 64 else "128B")
+    return TensorMapSpec.encoded("d", "u8", (m, columns), (columns, 1), encoding)
 
 
 def spec(
@@ -62,7 +74,6 @@ def spec(
     tiles = tiles_m * -(-n // COLUMNS)
     pairs = min(pairs, tiles)
     out = FORMATS[quantises] if quantises else None
-    in_bytes = ("u8", (m, out.bytes_of(n)), (32, out.bytes_of(COLUMNS))) if out else None
     factors_n = 4 * out.vector if out else COLUMNS  # columns of D in a block of its scale factors
     numbers = {
         "SMS": sms,
@@ -104,7 +115,7 @@ def spec(
             operand("b", n, k, known, COLUMNS // sms),
             scale_factors("sfa", m, k, known),
             scale_factors("sfb", n, k, known),
-            rows_map("d", *(in_bytes or ("bf16", (m, n), (32, 64)))),
+            result(m, n, out),
             *((Tensor("sfd", "u8", scales_shape(m, n, out.vector)),) if out else ()),
             Scalar("alpha", "f32"),
         ),
