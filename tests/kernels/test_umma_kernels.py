@@ -63,6 +63,7 @@ MMAS = {
     "scaled_persistent.LAUNCH": (2, 4),
     "scaled_persistent.FOUR_BITS": (2, 4),
     "scaled_persistent.QUANTISED": (1, 4),
+    "scaled_persistent.QUANTISED_FOUR": (1, 4),
     "umma_attention.LAUNCH": (1, 2),  # one for S, one for O, each in a loop
     "umma_attention.CAUSAL": (1, 2),
 }
