@@ -100,6 +100,7 @@ def causal_twin(spec: LaunchSpec, fits: Callable[..., object], which: str) -> st
 
     Errors: SpecError for others.
     """
+    assert spec.module is not None
     assert isinstance(spec.host, KernelFunction)
     assert spec.host.arguments is not None
     q = spec.params[0]
@@ -109,4 +110,4 @@ def causal_twin(spec: LaunchSpec, fits: Callable[..., object], which: str) -> st
         raise SpecError(
             f"{spec.name}: its twin is for causal attention of several heads of one batch only, {which}."
         )
-    return kernel_text(spec.name, "twin.ptx")
+    return kernel_text(spec.module, "twin.ptx")
