@@ -93,7 +93,7 @@ def ring_bytes(file: KernelFile, keys: int, stages: int, consumers: int) -> int:
 
 
 def causal_twin(spec: LaunchSpec, fits: Callable[..., object], which: str) -> str:
-    """The text of a kernel's twin, which is for several heads of one batch: then tensor maps have three modes.
+    """The text of a twin for several heads of one batch, so that the tensor maps have three modes.
 
     fits   says whether the twin is for these arguments of `host_for`.
     which  the arguments that it is for, in words.

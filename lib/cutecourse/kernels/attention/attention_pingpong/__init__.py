@@ -28,7 +28,9 @@ def spec(
 
 def twin_text(spec: LaunchSpec) -> str:
     """The twin's text. Errors: SpecError for choices that it is not for."""
-    return causal_twin(spec, lambda causal, keys, stages: causal and (keys, stages) == (32, 4), "with four stages of 32 keys")
+    return causal_twin(
+        spec, lambda causal, keys, stages: causal and (keys, stages) == (32, 4), "with four stages of 32 keys"
+    )
 
 
 LAUNCH = spec(200, 2, causal=True, keys=32)
