@@ -43,6 +43,10 @@ def check_row_sum(answer: object) -> str:
     unjoined = np.column_stack([right[:, 0], total.sum(1)])
     never, sums = _of_lanes(x, rescales=False)
     unscaled = np.column_stack([right[:, 0], (sums * 2.0 ** (never - right[:, :1])).sum(1)])
+    from_zero = np.maximum(right[:, :1], 0)
+    from_zero = np.column_stack([from_zero, right[:, 1:] * np.exp2(right[:, :1] - from_zero)])
+    whole_warps = _joined(*_of_lanes(x[:, :64]))
+    even = _joined(m[:, ::2], total[:, ::2])
     given: dict[str, Any] = {"x": x, "y": np.full((6, 2), UNWRITTEN, np.float32)}
     same_outputs(
         answer,
@@ -55,6 +59,10 @@ def check_row_sum(answer: object) -> str:
                 (np.column_stack([m[:, 0], total[:, 0]]), "This is lane 0's part of each row. The other 31 lanes have theirs."),
                 (np.column_stack([right[:, 0], total[:, 0]]), "The maximum is the row's, and the sum is lane 0's alone."),
                 (unjoined, "You added the lanes' sums as they were. Each is measured against its own lane's maximum."),
+                (from_zero, "In rows 2 and 4 no element is above zero, and the maximum starts at zero. Start below all finite elements."),
+                (whole_warps, "Columns 64 to 74 are missing: the third step of 32 columns is a part of one."),
+                (even, "One shuffle is missing: lane 0 has joined with the lanes of even number only. Five offsets join 32 lanes."),
+                (right[:, ::-1], "The maximum goes to Y[row, 0] and the sum to Y[row, 1]."),
                 (unscaled, "When a lane's maximum grows, its sum so far has to be multiplied by 2^(old - new)."),
             ]
         },
@@ -102,6 +110,14 @@ def _of_lanes(
         total[:, lanes] = total[:, lanes] * factor + 2.0 ** (part - new)
         m[:, lanes] = new
     return m, total
+
+
+def _joined(m: np.ndarray[Any, Any], total: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """The maximum and the sum of each row, from those of its lanes."""
+    import numpy as np
+
+    top = m.max(1, keepdims=True)
+    return np.column_stack([top[:, 0], (total * 2.0 ** (m - top)).sum(1)])
 
 
 @exercise(
