@@ -234,18 +234,26 @@ def check_mask(answer: object) -> str:
 )
 def check_causal_order(answer: object) -> str:
     """A list of causal blocks that loads all CTAs alike."""
-    cases = [(16, 16, 132), (8, 32, 64), (4, 12, 10), (3, 8, 5)]
+    cases = [(8, 32, 64), (16, 16, 132), (4, 12, 10), (3, 8, 5)]
     for case, order in zip(cases, returned(answer, cases, what="the list of all (head, block)"), strict=True):
         heads, blocks, ctas = case
         where = f"causal_order({heads}, {blocks}, {ctas})"
         items = [(head, block) for head in range(heads) for block in range(blocks)]
+        if not isinstance(order, tuple):
+            raise WrongAnswer("Return a list.", where=where, expected="a list", got=type(order).__name__)
         try:
-            complete = sorted(tuple(item) for item in order) == items
+            given = sorted(tuple(item) for item in order)
         except TypeError:
-            complete = False
-        if not complete:
+            given = []
+        if given != items:
+            turned = given == sorted((block, head) for head, block in items)
             raise WrongAnswer(
-                "The list has to hold each (head, block) once.", where=where, expected=f"{len(items)} pairs"
+                "Each item is (head, block), and here the block stands first."
+                if turned
+                else "The list has to hold each (head, block) once.",
+                where=where,
+                expected=f"{len(items)} pairs",
+                got=f"{len(given)}",
             )
         least, got = _slowest(_snake(heads, blocks, ctas), ctas), _slowest(order, ctas)
         if got <= least:
@@ -255,6 +263,8 @@ def check_causal_order(answer: object) -> str:
             said = "The list is sorted by cost, and in each round the same CTAs get the dearer items."
         elif got >= _slowest(items, ctas):
             said = "This is no better than one head after the other."
+        elif got <= least + 1:
+            said = "This is one tile from the least: who got most in one round has to get least in the next."
         else:
             said = "Some CTA still gets dear items again and again."
         raise WrongAnswer(
