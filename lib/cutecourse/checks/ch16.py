@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 _ROW = 75  # elements of a row of exercise 16.1
 _Items = list[tuple[int, int]]
+_OTHERS_TURN = re.compile(r"warp 1: line \d+, waits at barrier 2|warp 2: line \d+, waits at barrier 1")
 
 
 @exercise(
@@ -293,6 +295,8 @@ def check_turn(answer: object) -> str:
         {"o": _of_keys(given)},
         emulator_first=True,
         reports={
+            _OTHERS_TURN: "A consumer waits at the barrier of the other's turn, and not at its own.",
+            "BarrierError": "64 threads complete a turn: 32 that wait and 32 that arrive.",
             "waits at barrier 1": "The first consumer never gets its turn.",
             "waits at barrier 2": "The second consumer never gets its turn.",
             "DeadlockError": "The kernel stands still.",
@@ -306,6 +310,11 @@ def check_turn(answer: object) -> str:
             "The result is right, but the consumers no longer take turns.",
             expected="4 waits at barrier 1 and 4 at barrier 2, one per tile",
             got=f"{turns[1]} and {turns[2]}",
+        )
+    if own := {(1, 1), (2, 2)} & {(event.warp, event["number"]) for event in trace.of("barrier.arrive")}:
+        raise WrongAnswer(
+            "The result is right, but a consumer gives a turn to itself, so nobody waits for the other.",
+            got=", ".join(f"warp {warp} arrives at barrier {number}" for warp, number in sorted(own)),
         )
     return "A turn is given, not taken: a warp waits at its own barrier and arrives at the other's."
 
