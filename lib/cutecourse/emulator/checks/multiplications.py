@@ -236,9 +236,11 @@ class Multiplications(Observer):
         """Compare the k of A and B, and add their product to its sum."""
         seen_a, seen_b = [] if a is None else self._seen.pop(a), self._seen.pop(b)
         for matrix, seen in ((a, seen_a), (b, seen_b)):
-            if matrix is not None and seen and seen[0][1] is not None and len(seen[0][1].starts) > 1:
-                key = (matrix.name, seen[0][0] >> NUMBER)
-                self._parts.setdefault(key, _Parts(origin, matrix, seen[0][1])).note(*seen[0])
+            if matrix is not None and seen:
+                tag, steps = seen[0]
+                if steps is not None and len(steps.starts) > 1:
+                    key = (matrix.name, tag >> NUMBER)
+                    self._parts.setdefault(key, _Parts(origin, matrix, steps)).note(tag, steps)
         found = self._sums.get(accumulator)
         if found is None or written or not adds:
             if found is not None:
