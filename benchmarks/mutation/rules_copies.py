@@ -32,7 +32,6 @@ from benchmarks.mutation.rule import (
     replaced,
 )
 from cutecourse.errors import CourseError
-from cutecourse.kernels import TensorMapSpec
 from cutecourse.tma import TensorMapEncoding
 
 _STORE_LOST = frozenset({"UnfinishedCopy", "OverwrittenSource", "StageReusedEarly"})
@@ -45,12 +44,8 @@ _OWN_VALUES = "registers hold no layout: the kernel is right for other places of
 
 def a_tile(kernel: Kernel, place: Place, axis: int) -> int:
     """The side of a load's box along an axis, or of all boxes of a multicast; 64 where it is not known."""
-    found = sites.source(kernel, place["map"])
-    for number, param in enumerate(kernel.spec.params if kernel.spec else ()):
-        if param in kernel.maps and found and (found == param.name or found.endswith(f"_param_{number}")):
-            assert isinstance(param, TensorMapSpec)
-            return param.encoding.box[axis] * (param.num_multicast if place["mask"] else 1)
-    return 64
+    param = sites.map_of(kernel, place)
+    return param.encoding.box[axis] * (param.num_multicast if place["mask"] else 1) if param else 64
 
 
 def coordinate(number: int, step: int) -> Write:
@@ -75,8 +70,8 @@ def along(k: bool) -> Find:
     """A coordinate of a load, a tile further on: that along K, or the other."""
 
     def find(kernel: Kernel) -> Iterator[Change]:
-        number = sites.along_k(kernel)
         for place in re.finditer(sites.LOAD, kernel.code):
+            number = sites.along_k(kernel, place)
             axes = len(place["coords"].split(","))
             if number is None:  # no GEMM: each coordinate is of one tile
                 chosen = [] if k else list(range(axes))
@@ -92,14 +87,13 @@ def along(k: bool) -> Find:
 
 def swaps(kernel: Kernel) -> Iterator[Change]:
     """Coordinates in the other order."""
-    known = sites.along_k(kernel) is not None
     for place in re.finditer(sites.LOAD, kernel.code):
         parts = [part.strip() for part in place["coords"].split(",")]
         if len(parts) > 1:
             yield Change(
                 ((place.start(), place.end(), swapped(place)),),
                 excluded="both are the same" if parts[0] == parts[1] else None,
-                beyond=None if known else _ONE_TILE,
+                beyond=_ONE_TILE if sites.along_k(kernel, place) is None else None,
             )
 
 

@@ -820,6 +820,35 @@ def test_mma__a_commit_is_for_the_operations_of_its_own_thread():
             tcgen05.run_zeros(body, seed=seed)
 
 
+@pytest.mark.parametrize("meeting", ["", "bar.sync 0;"], ids=["no barrier", "barrier"])
+def test_mbarrier__its_init_comes_before_its_use_in_a_kernel_that_has_nothing_else(meeting):
+    """No thread and no copy uses shared memory, so the mbarrier is all that a warp could find too early."""
+    ptx = f"""
+.version 8.0
+.target sm_90
+.address_size 64
+.visible .entry k()
+{{
+    .shared .align 8 .b64 full;
+    .reg .b32 %me;
+    .reg .pred %p, %first;
+    mov.u32 %me, %tid.x;
+    setp.eq.u32 %first, %me, 0;
+    @%first mbarrier.init.shared::cta.b64 [full], 1;
+    {meeting}
+    @%first mbarrier.arrive.shared::cta.b64 _, [full];
+{WAIT.format("FULL", "full", 0)}
+    ret;
+}}
+"""
+    for seed in SEEDS:
+        if meeting:
+            assert not launch(ptx, grid=1, block=64, seed=seed).notes
+        else:
+            with pytest.raises(NoBarrierError, match=r"mbarrier\.init"):
+                launch(ptx, grid=1, block=64, seed=seed)
+
+
 def test_mma__operands_are_written_before_it_is_issued():
     """The first values stand there, and are fenced: only the order of the second ones is missing."""
     first = OPERANDS + "bar.sync 0;\n" + tcgen05.DESCRIPTOR

@@ -79,7 +79,7 @@ def look_for_races(cohort: Cohort) -> Races | None:
         return None  # checks.earlier_launch makes the record then
     plan = machine.program.own(AccessPlan)
     alone = cohort.size * machine.threads_per_block == 1
-    possible = plan.asynchronous or (plan.by_threads and not alone)
+    possible = plan.asynchronous or ((plan.by_threads or plan.mbarriers) and not alone)
     if not machine.program.shared_bytes or not possible:
         return None
     if all(machine.severities.is_off(name) for name in _HAZARDS):
