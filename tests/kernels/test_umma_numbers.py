@@ -165,6 +165,7 @@ def stored(spec, **where):
         (umma_scheduled, (392, 328, 72), {"columns": 128, "ctas": 2, "blends": True}),
         (umma_scheduled, (392, 712, 136), {"columns": 192, "stages": 6, "fuses": True}),
         (umma_scheduled, (264, 1200, 72), {"columns": 192, "sms": 1, "pairs": 1, "stages": 3}),
+        (umma_scheduled, (392, 200, 72), {"columns": 64, "sms": 1, "fuses": True}),  # one piece in a tile
     ],
 )
 def test_rung__stores_whole_and_ragged_tiles(kernel, mnk, choices, device, seed):

@@ -111,9 +111,9 @@ def test_main__takes_the_mmas_and_stages_that_it_is_given(monkeypatch, capsys):
     monkeypatch.setattr(runtime, "discover", lambda: Discovery((B200,), "13.0", None))
     monkeypatch.setattr(bench, "measure", lambda gpu, cases: given.extend(cases) or [])
     monkeypatch.setattr(bench.Path, "write_text", lambda *_, **__: None)
-    assert bench.main(["--n", "128", "--stages", "5", "--output", "unused.json"]) == 0
+    assert bench.main(["--n", "64", "192", "--stages", "5", "--output", "unused.json"]) == 0
     scheduled = [case for case in given if case.kernel == "umma_scheduled"]
-    assert {(case.columns, case.stages) for case in scheduled} == {(128, 5)}
+    assert {(case.columns, case.stages) for case in scheduled} == {(64, 5), (192, 5)}
     assert {case.sms for case in scheduled} == {1, 2}
     with pytest.raises(SystemExit):
         bench.main(["--stages", "9", "--n", "256"])
