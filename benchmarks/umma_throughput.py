@@ -312,6 +312,8 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     chosen = cases(options.n, options.stages)
     for stages in options.stages:
+        if stages < 1:
+            parser.error(f"--stages {stages}: a kernel has at least one stage.")
         if all(case.stages != stages for case in chosen):
             parser.error(f"--stages {stages}: shared memory has no room for it with N {options.n}.")
     found = runtime.discover()

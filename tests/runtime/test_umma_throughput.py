@@ -118,6 +118,9 @@ def test_main__takes_the_mmas_and_stages_that_it_is_given(monkeypatch, capsys):
     with pytest.raises(SystemExit):
         bench.main(["--stages", "9", "--n", "256"])
     assert "--stages 9: shared memory has no room" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        bench.main(["--stages", "4", "0"])
+    assert "--stages 0: a kernel has at least one" in capsys.readouterr().err
 
 
 def test_main__writes_a_file_named_by_the_gpu(monkeypatch, tmp_path, capsys):
