@@ -303,6 +303,15 @@ def test_controls__are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "of these 2 runs, 1 gave a false alarm" in museum_table.TABLES["machine"]()
 
 
+def test_luck__counts_kernels_that_were_always_right(monkeypatch: pytest.MonkeyPatch) -> None:
+    names, ends = ["runaway_math", "one_for_two", "query_tile"], [{"right": 50}, {"right": 49, "hung": 1}, {}]
+    rows = [{"exhibit": name, "kernel": "broken", "ends": end} for name, end in zip(names, ends, strict=True)]
+    monkeypatch.setattr(museum_table, "kept_of_a_gpu", lambda: {"recorded": {}, "rows": rows})
+    assert museum_table.TABLES["luck"]() == (
+        "A GPU ran 2 of the broken ones, 50 times each. **1 of them gave the right result every time.**"
+    )
+
+
 def test_table__says_where_a_prediction_failed(monkeypatch: pytest.MonkeyPatch) -> None:
     row = {"exhibit": "runaway_math", "kernel": "broken_delayed", "ends": {"right": 50}}
     gpu = {"gpu": "NVIDIA H100 80GB HBM3", "driver": "580.1", "compute_sanitizer": "2025.3"}
