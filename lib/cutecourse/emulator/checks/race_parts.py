@@ -104,6 +104,9 @@ class Parts:
                 return True
             if row is None or not self._is_news(bundle, cluster, row):
                 return False
+            if not self._clocks.by_lane:
+                self._part(bundle, cluster, lanes, row)
+                return False
             parts = [self.whole(bundle, cluster)]
         if row is None:
             return False
@@ -124,6 +127,15 @@ class Parts:
                 made.append(Part(inside, known, self._told_of(bundle.number, part.met, row)))
         self._keep(bundle, cluster, made)
         return False
+
+    def _part(self, bundle: Bundle, cluster: int, lanes: NDArray[np.bool_], row: Row) -> None:
+        """Let some lanes of a warp with one part take over a clock that tells them something."""
+        key, met = (bundle.number, cluster), self.whole(bundle, cluster).met
+        others = Part(self._every(bundle, cluster) & ~lanes, self._clocks.row(bundle, cluster).copy(), met)
+        self._clocks.learn(bundle, cluster, row)
+        self._of[key] = [Part(lanes, None, self._told_of(bundle.number, met, row)), others]
+        self._uses.compared[key] = self._clocks.never
+        self.clusters[bundle.number].append(cluster)
 
     def learn_entry(
         self, bundle: Bundle, cluster: int, lanes: NDArray[np.bool_], component: int, entry: int
@@ -215,6 +227,11 @@ class Parts:
         for cluster in np.flatnonzero(rows).tolist():
             live = bundle.live[cluster]
             lanes = live if mask is None else live & mask[cluster]
+            if not self._clocks.by_lane and (mask is None or not (live & ~lanes).any()):
+                if self._of.pop((warp, cluster), None) is not None:
+                    self.clusters[warp].remove(cluster)
+                self._uses.meet(bundle, cluster)
+                continue
             parts = self._of.get((warp, cluster)) or [self.whole(bundle, cluster)]
             now = self._clocks.known[warp, cluster, warp] - np.uint32(self._clocks.step)
             row: Row | None = self._clocks.nothing()
