@@ -181,6 +181,14 @@ def test_chapter_pages__come_in_order_with_their_parts(tmp_path: Path) -> None:
     assert [page_number(page) for page in pages] == ["7a", "7b", "8"]
 
 
+def test_plain__shows_tabs_one_after_the_other_and_the_museum_s_tables() -> None:
+    tabs = "::::{tab-set}\n:::{tab-item} C++\n```cpp\nint a;\n```\n:::\n:::{tab-item} PTX\nret;\n:::\n::::"
+    assert plain(tabs, where="a page") == "**C++**\n\n```cpp\nint a;\n```\n**PTX**\n\nret;"
+    assert "| At an mbarrier; " in plain("```{museum} hangs\n```", where="a page")
+    with pytest.raises(UntranslatableMarkdown, match="museum"):
+        plain("```{museum} runaway_math report\n```", where="a page")
+
+
 def test_plain__turns_admonitions_labels_and_roles_into_markdown() -> None:
     text = (
         "(tn-strides)=\n:::{admonition} Predict\n:class: tip\n\n"
