@@ -4,6 +4,8 @@
     python -m benchmarks.emulator_umma --before DIR  times another checkout's library as well, in turns
     python -m benchmarks.emulator_umma --cases N ... some of the cases; kept only with --output FILE
     python -m benchmarks.emulator_umma --output F    writes F
+    python -m benchmarks.emulator_umma --turns NAME --before DIR
+                                                     adds another kernel's time, its launches in turns
 
 The kernel is `cutecourse.kernels.umma_gemm` with two SMs for an MMA, f16 in and f32 sums, of normally
 distributed numbers; its product is compared with NumPy's before a time counts. What is timed is the launch on
@@ -18,6 +20,10 @@ compilers included, less the bytes of A, B, C and the product to compare with; `
 before the first launch. A long launch may take copies of the process to help: `processes` counts them all,
 `cpu` has their time as well, and `copy_mb` is the size of the largest copy, which has most of its memory in
 common with the process.
+
+`turns` is for a busy machine, and for differences of a few percent. Two processes stay, one for each library,
+and run the kernel's twin in turns, launch by launch. What counts is the processor's time of each, without the
+system's: the least of all, and the median of the quotients of two launches that follow one another.
 
 `profile` names, for one launch of the second case, the functions in which the processor spends most time by
 itself, each with its share, as Python's profiler sees it: that is what remains to be made faster.
@@ -156,6 +162,25 @@ def profile(case: Case, most: int = 25) -> list[dict[str, Any]]:
     return sorted(rows, key=lambda row: -row["share"])[:most]
 
 
+def serve(name: str) -> None:
+    """Launch a kernel's twin once per line of the input, and print the processor's time for it."""
+    from cutecourse import runtime
+    from cutecourse.dtypes import encode
+    from cutecourse.kernels import twin
+
+    spec = twin(getattr(__import__("cutecourse.kernels", fromlist=[name]), name))
+    random = np.random.default_rng(0)
+    arrays = {
+        one.argument: encode(random.standard_normal([extent or 1 for extent in one.extents]), one.dtype)
+        for one in spec.tensors
+    }
+    runtime.run(spec, device="emulator", **arrays)
+    for _ in sys.stdin:
+        start = resource.getrusage(resource.RUSAGE_SELF).ru_utime
+        runtime.run(spec, device="emulator", **arrays)
+        print(resource.getrusage(resource.RUSAGE_SELF).ru_utime - start, flush=True)
+
+
 # --- one process after the other ----------------------------------------------------------------------------
 
 
@@ -195,6 +220,41 @@ def measure(cases: list[int], rounds: int, before: Path | None) -> list[dict[str
     return rows
 
 
+def in_turns(name: str, count: int, before: Path) -> dict[str, Any]:
+    """The times of a kernel's launches by this library and another one, in turns."""
+    workers = []
+    for library in (before / "lib", ROOT / "lib"):
+        path = os.pathsep.join((str(library), str(ROOT)))
+        command = [sys.executable, "-m", "benchmarks.emulator_umma", "--serve", name]
+        workers.append(
+            subprocess.Popen(
+                command,
+                cwd=ROOT,
+                env=os.environ | {"PYTHONPATH": path, "OPENBLAS_NUM_THREADS": "1"},
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+            )
+        )
+    times: list[list[float]] = [[], []]
+    for turn in range(count):
+        for number in (0, 1) if turn % 2 else (1, 0):
+            asked, said = workers[number].stdin, workers[number].stdout
+            assert asked is not None
+            assert said is not None
+            print(file=asked, flush=True)
+            times[number].append(float(said.readline()))
+    for worker in workers:
+        worker.communicate()
+    quotients = [after / earlier for earlier, after in zip(*times, strict=True)]
+    return {
+        "before_s": min(times[0]),
+        "after_s": min(times[1]),
+        "after_by_before": round(statistics.median(quotients), 3),
+        "launches": count,
+    }
+
+
 def line(row: dict[str, Any]) -> str:
     """A row as text."""
     shown = [f"{row['case']:24}"]
@@ -226,24 +286,41 @@ def main(given: list[str] | None = None) -> int:
     parser.add_argument("--rounds", type=int, default=ROUNDS, help="processes for each case and library")
     every = range(len(CASES))
     parser.add_argument("--cases", type=int, nargs="+", choices=every, default=list(every), help="by number")
+    parser.add_argument("--turns", metavar="NAME", help="a kernel with a twin, to be launched in turns")
+    parser.add_argument("--count", type=int, default=100, help="launches in turns (default: %(default)s)")
     parser.add_argument("--case", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--serve", help=argparse.SUPPRESS)
     options = parser.parse_args(given)
     if options.case is not None:
         print(json.dumps(emulate(CASES[options.case])))
+        return 0
+    if options.serve is not None:
+        serve(options.serve)
+        return 0
+    path = result_path("emulator_umma")
+    kept = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    facts = of_this_machine() | ({"before": commit_of(options.before)} if options.before else {})
+    if options.turns is not None:
+        if options.before is None:
+            parser.error("--turns compares with another library: say with --before where it is")
+        found = in_turns(options.turns, options.count, options.before)
+        print(options.turns, found)
+        turns = kept.get("turns", {}) | {options.turns: {"recorded": facts, **found}}
+        write_result(kept | {"turns": turns}, options.output or path)
         return 0
     rows = measure(options.cases, options.rounds, options.before)
     for row in rows:
         m, n, k = (int(extent) for extent in row["case"].split()[0].split("x"))
         row["multiply_adds_per_s"] = m * n * k / row["after"]["median_s"]
-    facts = of_this_machine()
     result = {
-        "recorded": facts | ({"before": commit_of(options.before)} if options.before else {}),
+        "recorded": facts,
         "method": {"rounds": options.rounds, "takes": "median", "python": sys.version.split()[0]},
         "rows": rows,
+        "turns": kept.get("turns", {}),
         "profile": {"case": CASES[1].name, "functions": profile(CASES[1])},
     }
     whole = set(options.cases) == set(every)
-    write_result(result, options.output or (result_path("emulator_umma") if whole else None))
+    write_result(result, options.output or (path if whole else None))
     return 0
 
 

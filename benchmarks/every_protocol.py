@@ -1,11 +1,12 @@
 """`prove` against a search through all states of small protocols: random ones, written ones, and mutants.
 
-python -m benchmarks.every_protocol                  all; half an hour of one core
+python -m benchmarks.every_protocol                  all; an hour of one core
 python -m benchmarks.every_protocol --jobs 16        the same, shared by 16 processes
 python -m benchmarks.every_protocol --random 500 --every 20   a part, which is not kept
 
 The search (benchmarks.signals) knows nothing of the emulator. The random protocols are pipelines with
-changes, and threads that do anything. A row is kept of each protocol whose verdict is another one.
+changes, and threads that do anything. Each protocol is tried with warps, and with lanes that share a warp. A
+row is kept of each protocol whose verdict is another one.
 """
 
 from __future__ import annotations
@@ -79,11 +80,17 @@ def _changed_pipeline(rng: random.Random, consumers: int, name: str) -> Signals:
 
 
 def protocols(n_random: int, every: int) -> Iterator[tuple[str, Signals]]:
-    """Each protocol with its kind; of the mutants one in `every`."""
-    yield from (("random", random_protocol(seed)) for seed in range(n_random))
-    yield from (("written", one) for one in (*RIGHT, *WRONG))
+    """Each protocol with its kind, of the mutants one in `every`; and with two or three lanes to a warp."""
     all_mutants = chain.from_iterable(map(mutants, RIGHT))
-    yield from (("mutant", one) for at, one in enumerate(all_mutants) if at % every == 0)
+    in_warps = [
+        *(("random", random_protocol(seed)) for seed in range(n_random)),
+        *(("written", one) for one in (*RIGHT, *WRONG)),
+        *(("mutant", one) for at, one in enumerate(all_mutants) if at % every == 0),
+    ]
+    yield from in_warps
+    for at, (kind, one) in enumerate(in_warps):
+        if (in_lanes := one.in_lanes(2 + at % 2)) is not None:
+            yield f"{kind}, in lanes", in_lanes
 
 
 def compared(kind: str, protocol: Signals) -> dict[str, Any]:

@@ -16,7 +16,9 @@ the broken one, and from the repaired one, which must be right all the same.
 from __future__ import annotations
 
 import argparse
+import json
 import os
+import re
 import shutil
 import sys
 import time
@@ -30,8 +32,9 @@ import numpy as np
 
 from benchmarks.results_file import result_path, write_result
 from benchmarks.sanitizer import TOOLS, LinedKernel, known_options, limited, verdict, version
-from cutecourse import runtime
+from cutecourse import emulator, runtime
 from cutecourse.emulator import EmulatorError, prove
+from cutecourse.emulator.errors import DeadlockError
 from cutecourse.museum import DELAYED, VERSIONS, Exhibit, exhibits
 from cutecourse.runtime.arguments import flat_arguments
 from tools.facts import of_this_machine
@@ -43,6 +46,14 @@ LIMIT_S = 25
 LOST = 3
 """After so many processes that ended by a fault or at their limit, an exhibit gets no more runs."""
 _ENDS = ("right", "wrong", "hung", "error")
+_PLACES = {
+    "waits for parity": "mbarrier",
+    "waits at barrier": "named barrier",
+    "barrier.cluster.wait waits": "barrier of the cluster",
+    "repeats a loop": "loop over memory",
+}
+_THREADS = re.compile(r"waits at barrier \d+: (\d+) of (?:all )?(\d+) threads")
+_PHASE = re.compile(r"  mbarrier .*\): phase (?P<phase>\d+) has received(?P<nothing> nothing)?")
 
 _FILLED_BYTES = 200 << 10
 _FILL = f"""
@@ -80,6 +91,50 @@ def reported(exhibit: Exhibit, kernel: str, seed: int) -> str:
     return ""
 
 
+def standing(report: str) -> dict[str, list[str]] | None:
+    """Where the warps stand in a report of a launch that cannot go on, and what their barriers have got.
+
+    None for any other report. A warp that stands nowhere has ended.
+    """
+    at, has = [], []
+    for line in report.splitlines():
+        place = next((place for words, place in _PLACES.items() if words in line), None)
+        if line.startswith("  block (") and place:
+            at.append(place)
+        if found := _THREADS.search(line):
+            has.append(f"{found[1]} of {found[2]} threads have come")
+        elif found := _PHASE.match(line):
+            has.append(_received(int(found["phase"]), found["nothing"]))
+        elif line.startswith("    could bring arrivals but was never executed"):
+            has[-1] += ", and the line that would arrive never ran"
+        elif re.match(r"    \d+ bytes landed", line):
+            has[-1] = "all bytes have come, and no arrival"
+    return {"at": sorted(at), "has": sorted(has)} if at else None
+
+
+def _received(phase: int, nothing: str | None) -> str:
+    """What an mbarrier has got, in the phase that it is in and before."""
+    if not phase:
+        return "nothing has ever come" if nothing else "not all has come"
+    past = f"{phase} phases are complete" if phase > 1 else "a phase is complete"
+    return f"{past}, {'nothing has' if nothing else 'not all has'} come since"
+
+
+def hangs(exhibit: Exhibit) -> list[dict[str, Any]]:
+    """Where the broken kernel stands when it hangs, after whatever reports, and under how many seeds."""
+    found: Counter[str] = Counter()
+    for seed in range(SEEDS):
+        launch = runtime.launch_of(exhibit.spec("broken"), **exhibit.arguments())
+        try:
+            emulator.launch(**launch, seed=seed, keep_going=True)
+        except DeadlockError as error:
+            if state := standing(str(error)):
+                found[json.dumps(state)] += 1
+        except EmulatorError:
+            continue
+    return [{**json.loads(state), "seeds": count} for state, count in found.most_common()]
+
+
 def emulated(exhibit: Exhibit) -> dict[str, Any]:
     """The emulator's row of a broken kernel."""
     found = [reported(exhibit, "broken", seed) for seed in range(SEEDS)]
@@ -90,6 +145,7 @@ def emulated(exhibit: Exhibit) -> dict[str, Any]:
         "seeds": dict(Counter(found).most_common()),
         "verdict": proof.verdict,
         "proof": "" if proof.error is None else type(proof.error).__name__,
+        "hangs": hangs(exhibit),
     }
 
 

@@ -1,4 +1,4 @@
-"""The museum's pages: the index of symptoms, the table of who finds what, and the computed parts of a story.
+"""The museum's pages: the index by what one sees, who finds what, and the computed parts of a story.
 
 python -m benchmarks.museum_table      prints the table
 """
@@ -10,6 +10,7 @@ import json
 import re
 import shlex
 import textwrap
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from math import prod
 from typing import Any
@@ -18,7 +19,7 @@ from benchmarks.museum import RESULT, RUNS, SEEDS, reported
 from benchmarks.results_file import RESULTS
 from benchmarks.sanitizer import TOOLS
 from cutecourse import runtime
-from cutecourse.emulator import EmulatorError
+from cutecourse.emulator import EmulatorError, errors
 from cutecourse.museum import Exhibit, exhibits
 from tools.paths import BOOK, CHAPTERS
 
@@ -39,6 +40,12 @@ SIGNS = {
     "nothing": "Nothing that anybody has told of",
 }
 """The kinds of symptoms, in the order of the index."""
+_STANDS = {
+    "mbarrier": ("at an mbarrier", "at two mbarriers"),
+    "named barrier": ("at a named barrier", "at two named barriers"),
+    "barrier of the cluster": ("at the cluster's barrier",),
+    "loop over memory": ("in a loop that reads memory", "in two loops that read memory"),
+}
 
 
 def kept() -> dict[str, dict[str, Any]]:
@@ -241,7 +248,11 @@ def _code(file: str) -> str:
 
 
 def _sentence(words: str) -> str:
-    return words[:1].upper() + _ended(words[1:])
+    return _ended(_sentence_start(words))
+
+
+def _sentence_start(words: str) -> str:
+    return words[:1].upper() + words[1:]
 
 
 def _ended(words: str) -> str:
@@ -260,8 +271,10 @@ def by_us(exhibit: Exhibit) -> bool:
     return exhibit.found == "by us"
 
 
-def _sanitizer(exhibit: Exhibit) -> str:
-    return tools_in_words(on_gpu(kept_of_a_gpu(), exhibit.name)) if exhibit.runs_on_hopper else _NO_GPU
+def _sanitizer(exhibit: Exhibit, kernel: str = "broken") -> str:
+    if not exhibit.runs_on_hopper:
+        return _NO_GPU
+    return tools_in_words(on_gpu(kept_of_a_gpu(), exhibit.name, kernel))
 
 
 def _runs(exhibit: Exhibit) -> str:
@@ -298,6 +311,7 @@ def _rows() -> Iterator[tuple[str, ...]]:
         "seed 0",
         f"{SEEDS} seeds",
         "compute-sanitizer",
+        "on the repaired kernel",
         f"{RUNS} runs on a GPU",
         "a warp is late",
     )
@@ -310,6 +324,7 @@ def _rows() -> Iterator[tuple[str, ...]]:
             f"`{row['first']}`" if row["first"] else "nothing",
             f"{SEEDS - row['seeds'].get('', 0)}",
             _sanitizer(exhibit),
+            _sanitizer(exhibit, "repaired"),
             _runs(exhibit),
             _late(exhibit),
         )
@@ -320,41 +335,116 @@ def _table(rows: Iterator[tuple[str, ...]]) -> str:
     return "\n".join([head, "| --- " * (head.count(" | ") + 1) + "|", *others])
 
 
-def _index() -> Iterator[tuple[str, ...]]:
-    yield "what you see", "exhibits"
-    told = stories()
+def _hangs() -> Iterator[tuple[str, ...]]:
+    """Where warps stand in exhibits that hang, what their barriers have got, and which exhibits these are."""
+    yield "where the warps stand", "what has come there", "exhibits, and how many of our seeds end so"
+    rows: dict[tuple[str, str], list[str]] = {}
+    told, kept_rows = stories(), kept()
+    for name in told:
+        for state in kept_rows[name]["hangs"]:
+            places = Counter(state["at"])
+            where = " and ".join(_STANDS[place][count > 1] for place, count in places.items())
+            where += "; the others have ended" if places.total() == 1 else ""
+            came = "; ".join(state["has"]) or "nobody will ever change what it reads"
+            rows.setdefault((where, came), []).append(f"{_told(name)}: {state['seeds']} of {SEEDS}")
+    for row in sorted(rows, key=lambda row: (row[0].count(" and "), row)):
+        yield (*map(_sentence_start, row), ", ".join(rows[row]))
+    alone = [name for name in told if _hung_on_gpu(name) and not kept_rows[name]["hangs"]]
+    yield "Seen on a GPU only; the emulator goes on", "", ", ".join(map(_told, alone))
+
+
+def _hung_on_gpu(name: str) -> bool:
+    rows = (on_gpu(kept_of_a_gpu(), name, kernel) for kernel in ("broken", "broken_delayed"))
+    return any("hung" in row.get("ends", {}) for row in rows)
+
+
+def _signs() -> Iterator[tuple[str, ...]]:
+    """The exhibits by what their users saw, and by what a GPU made of our kernels."""
+    yield "what users saw", f"our kernel on {machine()['gpu']}", "exhibits"
     for sign, words in SIGNS.items():
-        found = [
-            f"[{heading}]({story})"
-            for name, (heading, story) in told.items()
-            if exhibits()[name].sign == sign
-        ]
-        yield words, ", ".join(found)
+        rows: dict[str, list[str]] = {}
+        for name in stories():
+            if exhibits()[name].sign == sign:
+                rows.setdefault(_often(exhibits()[name]), []).append(_told(name))
+        for often, found in sorted(rows.items()):
+            yield words, often, ", ".join(found)
+            words = ""
+
+
+def _often(exhibit: Exhibit) -> str:
+    """How often an exhibit went wrong on a GPU, with and without a warp that is late."""
+    if not exhibit.runs_on_hopper:
+        return _NO_GPU
+    plain, late = (
+        set(on_gpu(kept_of_a_gpu(), exhibit.name, kernel).get("ends", ()))
+        for kernel in ("broken", "broken_delayed")
+    )
+    if plain != {"right"}:
+        return " or ".join(sorted(plain)) + " in each run" if plain else "not yet run"
+    if late - {"right"}:
+        return f"right {RUNS} times, and {' or '.join(sorted(late))} each time that a warp was late"
+    return f"right {RUNS} times" + (", and with a warp that was late" if late else "")
+
+
+def _told(name: str) -> str:
+    """A link to an exhibit's story."""
+    heading, story = stories()[name]
+    return f"[{heading}]({story})"
+
+
+def _words() -> Iterator[tuple[str, ...]]:
+    """Words to search for, each as it was written: by users and authors of repairs, and by the emulator."""
+    yield "words", "written by", "exhibits"
+    for name in stories():
+        for words in exhibits()[name].said:
+            yield f"“{words}”", _linked(exhibits()[name]), _told(name)
+    rows: dict[str, list[str]] = {}
+    for name in stories():
+        for kind in kept()[name]["seeds"]:
+            if kind:
+                rows.setdefault(getattr(errors, kind).hazard.name, []).append(_told(name))
+    for hazard, found in sorted(rows.items()):
+        yield f"`hazard: {hazard}`", "the emulator", ", ".join(dict.fromkeys(found))
+
+
+def _luck() -> str:
+    """How many broken kernels a GPU found nothing wrong with."""
+    ends = [on_gpu(kept_of_a_gpu(), name).get("ends") for name in exhibits()]
+    plain = [set(one) == {"right"} for one in ends if one]
+    return (
+        f"{_sentence_start(machine()['gpu'])} ran {len(plain)} of the broken ones, {RUNS} times each."
+        f" **{sum(plain)} of them gave the right result every time.**"
+    )
 
 
 def _machine() -> str:
     where, measured = machine(), kept_of_a_gpu()
-    plain, late, hit = [], [], 0
+    late, hit = [], 0
+    controls: list[str] = []
     for exhibit in exhibits().values():
-        if ends := on_gpu(measured, exhibit.name).get("ends"):
-            plain.append(set(ends) == {"right"})
+        tools = on_gpu(measured, exhibit.name, "repaired").get("tools", {})
+        controls += (tool["state"] for tool in tools.values())
         if exhibit.delay and (ends := on_gpu(measured, exhibit.name, "broken_delayed").get("ends")):
             late.append(set(ends) == {"right"})
             hit += max(ends, key=ends.__getitem__) == exhibit.delay.predicted
     return (
         f"The GPU was {where['gpu']} with driver {where['driver']}, which also compiled the PTX;"
-        f" compute-sanitizer was version {where['sanitizer']}. Of the {len(plain)} broken kernels that it can"
-        f" run, **{sum(plain)} gave the right result in all {RUNS} runs.** Of the {len(late)} in which a warp"
-        f" was late, {sum(late)} did, and {hit} of the {len(late)} predictions came true."
+        f" compute-sanitizer was version {where['sanitizer']}. Of the {len(late)} kernels in which a warp was"
+        f" late, {sum(late)} were right all the same, and {hit} of the {len(late)} predictions came true."
+        f" Each tool also ran each repaired kernel: **of these {len(controls)} runs,"
+        f" {controls.count('reports')} gave a false alarm.**"
     )
 
 
 TABLES: dict[str, Callable[[], str]] = {
     "table": lambda: _table(_rows()),
-    "signs": lambda: _table(_index()),
+    "hangs": lambda: _table(_hangs()),
+    "signs": lambda: _table(_signs()),
+    "words": lambda: _table(_words()),
+    "luck": _luck,
     "machine": _machine,
 }
-"""What a page may ask for besides the parts of stories: two tables, and what a GPU said."""
+"""What a page may ask for besides the parts of stories: tables, and what a GPU said."""
 
 
 if __name__ == "__main__":

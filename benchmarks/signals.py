@@ -44,12 +44,14 @@ class Signals:
     """A protocol: for each CTA of a cluster its warps, and for each warp its actions.
 
     counts   the arrivals of a phase, for each mbarrier of a CTA.
+    lanes    above 1, the "warps" are lanes that run apart: so many share a warp.
     """
 
     name: str
     threads: tuple[tuple[tuple[Action, ...], ...], ...]
     counts: tuple[int, ...] = (1,)
     slots: int = 4
+    lanes: int = 1
 
     @classmethod
     def of(cls, name: str, threads: Any, counts: Sequence[int] = (1,), slots: int = 4) -> Signals:
@@ -70,6 +72,12 @@ class Signals:
         threads[cta][warp] = tuple(actions)
         return replace(self, name=f"{self.name}; {change}", threads=tuple(map(tuple, threads)))
 
+    def in_lanes(self, lanes: int) -> Signals | None:
+        """The protocol with lanes for warps; None if it has a barrier that only whole warps come to."""
+        if any(action[0] in {"sync", "bar_arrive"} for *_, actions in self.warps for action in actions):
+            return None
+        return replace(self, name=f"{self.name}; {lanes} lanes", lanes=lanes)
+
     @property
     def launch(self) -> dict[str, Any]:
         """Arguments for `emulator.launch` and `emulator.prove`."""
@@ -77,7 +85,7 @@ class Signals:
         return {
             "ptx": _ptx(self),
             "grid": len(self.threads),
-            "block": 32 * n_warps,
+            "block": 32 * -(-n_warps // self.lanes),
             "args": [np.zeros(SLOT, np.uint8)],
         }
 
@@ -422,8 +430,8 @@ def _instructions(action: Action, cta: int, label: str, value: int) -> list[str]
         ],
         "sync": lambda: [f"bar.sync {numbers[0]}, {numbers[1]};"],
         "bar_arrive": lambda: [f"bar.arrive {numbers[0]}, {numbers[1]};"],
-        "cluster_arrive": lambda: ["barrier.cluster.arrive.aligned;"],
-        "cluster_wait": lambda: ["barrier.cluster.wait.aligned;"],
+        "cluster_arrive": lambda: ["barrier.cluster.arrive;"],
+        "cluster_wait": lambda: ["barrier.cluster.wait;"],
     }
     return simple[what]()
 
@@ -443,6 +451,13 @@ def _ptx(protocol: Signals) -> str:
     zeros = [f"@%boss st.shared.u32 [data+{SLOT * at}], 0;" for at in range(protocol.slots)]
     cluster = ["barrier.cluster.arrive.aligned;", "barrier.cluster.wait.aligned;"]
     meeting = ["fence.mbarrier_init.release.cluster;", *cluster] if n_ctas > 1 else ["bar.sync 0;"]
+    others = [
+        f"mad.lo.u32 %me, %warp, {protocol.lanes}, %lane;",
+        f"setp.ge.u32 %p, %me, {n_warps};",
+        "@%p bra END;",
+        "@!%one bra END;",
+        f"mad.lo.u32 %me, %rank, {n_warps}, %me;",
+    ]
     commits = any(action[0] == "commit" for *_, actions in protocol.warps for action in actions)
     return _KERNEL.format(
         target="sm_100a" if commits else "sm_90a",
@@ -450,7 +465,8 @@ def _ptx(protocol: Signals) -> str:
         barriers=len(protocol.counts),
         n_bytes=SLOT * protocol.slots,
         n_warps=n_warps,
-        body="\n".join([*zeros, *inits, *meeting, *jumps, *body]),
+        lanes=protocol.lanes,
+        body="\n".join([*zeros, *inits, *meeting, *(others if protocol.lanes > 1 else []), *jumps, *body]),
     )
 
 
@@ -472,7 +488,7 @@ _KERNEL = """\
     setp.eq.u32 %boss, %me, 0;
     shr.u32 %warp, %me, 5;
     and.b32 %lane, %me, 31;
-    setp.eq.u32 %one, %lane, 0;
+    setp.lt.u32 %one, %lane, {lanes};
     mov.u32 %rank, %cluster_ctarank;
     mad.lo.u32 %me, %rank, {n_warps}, %warp;
 {body}

@@ -307,11 +307,13 @@ def main(arguments: list[str] | None = None) -> int:
     """Measure, write, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--output", type=Path)
-    parser.add_argument("--n", nargs="+", type=int, choices=(128, 256), default=COLUMNS, metavar="N")
+    parser.add_argument("--n", nargs="+", type=int, choices=(64, 128, 192, 256), default=COLUMNS, metavar="N")
     parser.add_argument("--stages", nargs="+", type=int, default=STAGES, metavar="STAGES")
     options = parser.parse_args(arguments)
     chosen = cases(options.n, options.stages)
     for stages in options.stages:
+        if stages < 1:
+            parser.error(f"--stages {stages}: a kernel has at least one stage.")
         if all(case.stages != stages for case in chosen):
             parser.error(f"--stages {stages}: shared memory has no room for it with N {options.n}.")
     found = runtime.discover()

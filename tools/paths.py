@@ -18,7 +18,7 @@ EXERCISE_SOURCES = EXERCISES / "sources"
 SOLUTIONS = EXERCISES / "solutions"
 EXERCISE_PAGES = BOOK / "exercises"
 """Where a build of the book writes the exercises' pages; git ignores the folder."""
-BACK_MATTER = ("intro", "tour", "playground_layouts", "notation", "symptoms", "emulator", "errata")
+BACK_MATTER = ("intro", "tour", "playground_layouts", "notation", "symptoms", "emulator", "errata", "museum")
 """The pages behind the chapters that have cells, and so a recorded notebook."""
 RECORDED_ON = (9, 0)
 """The compute capability of the GPUs on which pages and emulator cases are recorded."""

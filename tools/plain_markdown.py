@@ -9,6 +9,7 @@ import re
 import textwrap
 from collections.abc import Callable
 
+from benchmarks import museum_table
 from tools import emulator_coverage, errata
 from tools.paths import BACK_MATTER, AuthoringError
 
@@ -90,6 +91,12 @@ def _directive(match: re.Match[str], body: list[str], where: str, minutes: Minut
         return minutes(argument)
     if name == "emulator":
         return emulator_coverage.markdown(argument)
+    if name == "museum" and argument in museum_table.TABLES:
+        return museum_table.TABLES[argument]()
+    if name == "tab-set":
+        return _blocks(body, where, minutes)
+    if name == "tab-item":
+        return f"**{argument}**\n\n{_blocks(body, where, minutes)}"
     if name == "glossary":
         return _glossary(body)
     if name not in _TITLES:

@@ -394,6 +394,10 @@ def _tensor_cores() -> list[Family]:
     ]
 
 
+_ALONG_K = {"q": 0, "k": 0, "v": 1}
+"""Q and K are multiplied along the head's columns, V along its rows."""
+
+
 def _attention() -> Family:
     """Attention: two products with a softmax between them, and P in tensor memory."""
     from cutecourse.kernels import umma_attention
@@ -401,7 +405,7 @@ def _attention() -> Family:
 
     spec = umma_attention.spec(1, 136)
     arrays, _ = kernel_module("umma_attention.faults").operands(spec, seed=6)
-    return Family("umma_attention", "tcgen05 attention", spec, arrays, None)
+    return Family("umma_attention", "tcgen05 attention", spec, arrays, None, along_k=_ALONG_K)
 
 
 def _hopper_attention() -> Family:
@@ -416,7 +420,7 @@ def _hopper_attention() -> Family:
         if one.argument != "counter"
     }
     arrays["counter"] = np.zeros(1, np.int32)
-    return Family("attention_last", "wgmma attention", twin(spec), arrays, None)
+    return Family("attention_last", "wgmma attention", twin(spec), arrays, None, along_k=_ALONG_K)
 
 
 _GROUPS: tuple[Callable[[], list[Family]], ...] = (

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.mutation.family import Family
+from cutecourse.block_scales import FORMATS, packed, placed, quantise
 from cutecourse.dtypes import decode, dtype, encode
 from cutecourse.kernels import LaunchSpec, Tensor, TensorMapSpec, scaled_persistent
 from cutecourse.kernels.scaled_ladder import exact_operands
@@ -150,12 +151,24 @@ def _persistent(form: str, sms: int) -> Family:
     return Family(f"scaled_persistent, {form}", "tcgen05 block scales", spec, given, {"d": expected})
 
 
+def _quantising(form: str, sms: int) -> Family:
+    """The same GEMM with a result in blocks of its own, of which the last tile has half its columns."""
+    m, n, out = 128 * sms, 320, FORMATS[form]
+    spec = scaled_persistent.spec(m, n, 192, form=form, sms=sms, quantises=form)
+    given, product = exact_operands(spec, form, seed=22)
+    codes, factors = quantise(given["alpha"] * product, out)
+    expected = {"d": packed(codes, out), "sfd": placed(factors)}
+    return Family(f"scaled_persistent, {form}, quantises", "quantising", spec, given, expected)
+
+
 def newer_families() -> list[Family]:
     """These kernels."""
     return [
         *map(_narrow, _KINDS),
         _persistent("mxf8", 2),
         _persistent("nvf4", 1),
+        _quantising("mxf8", 2),
+        _quantising("nvf4", 1),
         *_launch_control(),
         _map_replaced(),
     ]

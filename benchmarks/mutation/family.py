@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -31,6 +31,8 @@ class Family:
     expected: Arrays | None
     primary: LaunchSpec | None = None
     """A launch with the same arguments right before it, whose results it has to wait for."""
+    along_k: Mapping[str, int] = field(default_factory=dict)
+    """As `Kernel.along_k`."""
 
     @cached_property
     def compiled(self) -> tuple[str, str]:
@@ -41,7 +43,7 @@ class Family:
     @cached_property
     def kernel(self) -> Kernel:
         """As the rules see it."""
-        return Kernel(self.compiled[0], self.spec)
+        return Kernel(self.compiled[0], self.spec, self.along_k)
 
     def arguments(
         self, maps: Mapping[str, TensorMapEncoding | str]

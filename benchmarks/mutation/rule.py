@@ -26,6 +26,8 @@ class Kernel:
 
     text: str
     spec: LaunchSpec | None = None
+    along_k: Mapping[str, int] = field(default_factory=dict)
+    """The coordinate along K of each operand of an MMA, by its map, where it is not the same in all."""
 
     @cached_property
     def code(self) -> str:

@@ -32,7 +32,6 @@ from benchmarks.mutation.rule import (
     replaced,
 )
 from cutecourse.errors import CourseError
-from cutecourse.kernels import TensorMapSpec
 from cutecourse.tma import TensorMapEncoding
 
 _STORE_LOST = frozenset({"UnfinishedCopy", "OverwrittenSource", "StageReusedEarly"})
@@ -45,12 +44,8 @@ _OWN_VALUES = "registers hold no layout: the kernel is right for other places of
 
 def a_tile(kernel: Kernel, place: Place, axis: int) -> int:
     """The side of a load's box along an axis, or of all boxes of a multicast; 64 where it is not known."""
-    found = sites.source(kernel, place["map"])
-    for number, param in enumerate(kernel.spec.params if kernel.spec else ()):
-        if param in kernel.maps and found and (found == param.name or found.endswith(f"_param_{number}")):
-            assert isinstance(param, TensorMapSpec)
-            return param.encoding.box[axis] * (param.num_multicast if place["mask"] else 1)
-    return 64
+    param = sites.map_of(kernel, place)
+    return param.encoding.box[axis] * (param.num_multicast if place["mask"] else 1) if param else 64
 
 
 def coordinate(number: int, step: int) -> Write:
@@ -75,8 +70,8 @@ def along(k: bool) -> Find:
     """A coordinate of a load, a tile further on: that along K, or the other."""
 
     def find(kernel: Kernel) -> Iterator[Change]:
-        number = sites.along_k(kernel)
         for place in re.finditer(sites.LOAD, kernel.code):
+            number = sites.along_k(kernel, place)
             axes = len(place["coords"].split(","))
             if number is None:  # no GEMM: each coordinate is of one tile
                 chosen = [] if k else list(range(axes))
@@ -92,14 +87,13 @@ def along(k: bool) -> Find:
 
 def swaps(kernel: Kernel) -> Iterator[Change]:
     """Coordinates in the other order."""
-    known = sites.along_k(kernel) is not None
     for place in re.finditer(sites.LOAD, kernel.code):
         parts = [part.strip() for part in place["coords"].split(",")]
         if len(parts) > 1:
             yield Change(
                 ((place.start(), place.end(), swapped(place)),),
                 excluded="both are the same" if parts[0] == parts[1] else None,
-                beyond=None if known else _ONE_TILE,
+                beyond=_ONE_TILE if sites.along_k(kernel, place) is None else None,
             )
 
 
@@ -178,6 +172,12 @@ def half_as_many(place: Place) -> str:
     return replaced(place, "bytes", str(int(place["bytes"]) // 2)).replace("cp.async.cg", "cp.async.ca")
 
 
+def behind_the_barrier(place: Place) -> str:
+    """A bulk wait and the barrier behind it, exchanged."""
+    wait = place[0][: -len(place["between"] + place["barrier"])]
+    return place["barrier"] + place["between"] + wait
+
+
 def flipped(place: Place) -> str:
     """.trans where it was not, and none where it was."""
     if place["trans"]:
@@ -220,6 +220,8 @@ def beyond_registers(kernel: Kernel, place: Place) -> str | None:
 
 _WAIT_GROUP = r"(?P<guard>@!?%\w+\s+)?cp\.async\.wait_group\s+(?P<groups>\d+)\s*;"
 _BULK_WAIT = r"(?P<guard>@!?%\w+\s+)?cp\.async\.bulk\.wait_group(?:\.read)?\s+(?P<groups>\d+)\s*;"
+_BARRIER = r"(?P<between>\s*)(?P<barrier>bar\.(?:warp\.)?sync[^;]*;)"
+
 
 RULES: tuple[Rule, ...] = (
     Rule(
@@ -347,6 +349,13 @@ RULES: tuple[Rule, ...] = (
         _STORE_LOST,
         "the source is written over, or the block ends, while the copy reads",
         at(_BULK_WAIT, counted("groups", 1), last_of_kernel),
+    ),
+    Rule(
+        "bulk wait behind the barrier",
+        "the barrier that tells of the wait comes before it",
+        _STORE_LOST | {"LanesNotOrdered"},
+        "other warps and lanes write over the source, and only one lane has waited for the copy",
+        at(_BULK_WAIT + _BARRIER, behind_the_barrier),
     ),
     Rule(
         "cp.async commit dropped",

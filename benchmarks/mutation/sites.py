@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from benchmarks.mutation.rule import Kernel, Place
+from cutecourse.kernels import TensorMapSpec
 
 GUARD = r"(?P<guard>@!?%\w+\s+)?"
 _REGISTER = r"%?\w+"
@@ -176,11 +177,24 @@ def source(kernel: Kernel, register: str) -> str | None:
     return None
 
 
-def along_k(kernel: Kernel) -> int | None:
-    """Which coordinate of a GEMM's tensor maps counts along K, if a tensor core multiplies what is loaded.
+def map_of(kernel: Kernel, place: Place) -> TensorMapSpec | None:
+    """The tensor map that a copy goes by; None where it is not known."""
+    found = source(kernel, place["map"])
+    for number, param in enumerate(kernel.spec.params if kernel.spec else ()):
+        if param in kernel.maps and found and (found == param.name or found.endswith(f"_param_{number}")):
+            assert isinstance(param, TensorMapSpec)
+            return param
+    return None
 
-    0 where both operands are K-major, 1 where they are M- and N-major, else None.
+
+def along_k(kernel: Kernel, load: Place) -> int | None:
+    """Which coordinate of a load counts along K, if a tensor core multiplies what is loaded.
+
+    Where all operands are alike: 0 if they are K-major, 1 if they are M- and N-major.
     """
+    if kernel.along_k:
+        param = map_of(kernel, load)
+        return None if param is None else kernel.along_k.get(param.name)
     multiplies = any(re.search(pattern, kernel.code) for pattern in (MMA_AB, WGMMA))
     if not (multiplies and re.search(LOAD, kernel.code)):
         return None

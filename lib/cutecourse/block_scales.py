@@ -106,7 +106,7 @@ def quantise(values: Any, form: BlockFormat, tensor_scale: float = 1.0) -> tuple
     else:
         scales = encode(np.minimum(wanted, 448.0), form.scale)
     factors = np.asarray(decode(scales, form.scale), np.float64)[..., None]
-    ratio = np.divide(blocks, factors, out=np.zeros_like(blocks), where=factors > 0)
+    ratio = np.divide(blocks, factors, out=0.0 * blocks, where=factors > 0)  # zeros keep their sign
     inside = np.clip(ratio, -form.largest, form.largest)
     return encode(inside.astype(np.float32), form.element).reshape(rows, k), scales
 

@@ -100,6 +100,44 @@ L:
 }
 """
 )
+FIRST = (
+    HEAD
+    + """
+.visible .entry first(.param .u64 out)
+.reqntid 32, 1, 1
+{
+    .reg .b32 %me;
+    .reg .b64 %out;
+    mov.u32 %me, %tid.x;
+    ld.param.u64 %out, [out];
+    mad.wide.u32 %out, %me, 4, %out;
+    griddepcontrol.launch_dependents;
+    st.global.u32 [%out], %me;
+    ret;
+}
+"""
+)
+SECOND = (
+    HEAD
+    + """
+.visible .entry second(.param .u64 in, .param .u64 out)
+.reqntid 32, 1, 1
+{
+    .reg .b32 %me, %x;
+    .reg .b64 %in, %out;
+    mov.u32 %me, %tid.x;
+    ld.param.u64 %in, [in];
+    mad.wide.u32 %in, %me, 4, %in;
+    ld.param.u64 %out, [out];
+    mad.wide.u32 %out, %me, 4, %out;
+    griddepcontrol.wait;
+    ld.global.u32 %x, [%in];
+    add.u32 %x, %x, 1;
+    st.global.u32 [%out], %x;
+    ret;
+}
+"""
+)
 HOTTEST = re.compile(r"\n    line \d+, \d{4,} times: add.u32 %n, %n, 1;")
 
 
@@ -343,6 +381,61 @@ def test_emulate__names_the_hazard_and_keeps_going(capsys):
 
 
 ORDER = UNWRITTEN.replace("    ld.shared.b32 %x, [sum];\nDONE:\n", "DONE:\n    st.global.b32 [%out], %me;\n")
+
+
+MIDDLE, LAST = "out:h.npy:u32:32", "out:y.npy:u32:32"
+
+
+def test_then__gives_both_launches_one_array(capsys):
+    status, out, err = run(capsys, FIRST, "--arg", MIDDLE, "--then", second(), "--arg", MIDDLE, "--arg", LAST)
+    assert (status, err) == (0, "")
+    np.testing.assert_array_equal(np.load("h.npy"), np.arange(32))
+    np.testing.assert_array_equal(np.load("y.npy"), np.arange(1, 33))
+    assert out.index("first ran to its end") < out.index("second ran to its end")
+    assert "note" not in out
+
+
+def test_then__reports_a_wait_that_is_missing(capsys):
+    given = ["--arg", MIDDLE, "--then", second("griddepcontrol.wait;"), "--arg", MIDDLE, "--arg", LAST]
+    status, _, err = run(capsys, FIRST, *given)
+    assert status == 1
+    assert "of array argument 0 (uint32, shape (32,)) is used, which kernel first of the launch before" in err
+    assert 'hazard: no grid wait. To lower it: "no grid wait" = note' in err
+    status, _, err = run(capsys, FIRST, "--hazard", "no-grid-wait=warning", *given)
+    assert (status, err.count("hazard: no grid wait")) == (0, 1)
+    status, out, _ = run(capsys, FIRST, "--json", *given)
+    found = json.loads(out)
+    assert (found["kernel"], [report["hazard"] for report in found["reports"]]) == (
+        "second",
+        ["no grid wait"],
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--explore", "3"], "it takes no --explore"),
+        (["--order", "a.json"], "it takes no --explore and no --order"),
+    ],
+)
+def test_then__refuses_what_compares_orders(capsys, options, said):
+    status, _, err = run(capsys, FIRST, *options, "--arg", MIDDLE, "--then", second())
+    assert (status, said in err) == (2, True)
+
+
+def test_then__says_what_the_second_launch_lacks(capsys):
+    status, _, err = run(capsys, FIRST, "--arg", MIDDLE, "--then", second(), "--arg", MIDDLE)
+    assert status == 2
+    assert "1 argument for 2 parameters" in err
+    with pytest.raises(SystemExit):
+        run(capsys, FIRST, "--arg", MIDDLE, "--then")
+    assert "required: file" in capsys.readouterr().err
+
+
+def second(without: str = "") -> str:
+    """The second launch's text in a file, with a statement left out."""
+    Path("second.ptx").write_text(SECOND.replace(without, "") if without else SECOND, encoding="ascii")
+    return "second.ptx"
 
 
 def test_emulate__explores_seeds(capsys):

@@ -1,6 +1,8 @@
 """Packs from owners of a Blackwell, made by hand from the emulator's outputs: accepted, or refused."""
 
+import base64
 import json
+import zlib
 
 import numpy as np
 import pytest
@@ -109,6 +111,25 @@ BAD = {
     "arithmetic": (("throughput", 0, "tflops"), 1500.0, "1500.0 TFLOP/s, but its seconds give 1000.0"),
     "unchecked": (("throughput", 1, "rows_checked"), 0, "row 1: 0 rows checked of 16"),
     "half_a_row": (("throughput", 1, "mnk"), None, "row 1: KeyError 'mnk'"),
+    "no_number": (("throughput", 0, "seconds"), float("nan"), "row 0: seconds is nan"),
+    "no_speed": (("throughput", 0, "tflops"), float("nan"), "row 0: tflops is nan"),
+    "negative": (("throughput", 0, "seconds"), -0.001, "row 0: seconds is -0.001"),
+    "words": (("throughput", 0, "seconds"), "0.1", "row 0: seconds is '0.1'"),
+    "no_bound": (("throughput", 0, "bound_tflops"), {"memory": 9.0}, "tensor cores' bound is None"),
+    "any_bound": (("throughput", 0, "bound_tflops", "tensor_cores"), 1e12, "bound is 1000000000000.0"),
+    "own_kernel": (("throughput", 0, "kernel"), "mine", "row 0: no case of the benchmark"),
+    "own_size": (("throughput", 0, "mnk"), [64, 64, 64], "row 0: no case of the benchmark"),
+    "twice_timed": (("throughput", 1, "cluster"), [1, 1], "row 1: the same case as row 0"),
+    "row_lost": (("throughput", 2), None, "2 rows and {failed} failures, of {ways} cases"),
+    "no_reasons": (("throughput_failed",), "all", "throughput_failed: no list of reasons"),
+    "markup": (("machine",), "NVIDIA B300 <b>", "machine: 'NVIDIA B300 <b>' is no plain line"),
+    "two_lines": (("driver",), "580\n# Fast", "driver: '580\\n# Fast' is no plain line"),
+    "hopper": (("machine",), "NVIDIA H200", "machine: 'NVIDIA H200' is no Blackwell with tcgen05"),
+    "other_blackwell": (("compute_capability",), "10.0", "a GPU called 'NVIDIA B300' has 10.3"),
+    "long_ago": (("date",), "1999-01-01", "date: 1999-01-01 is before the first case"),
+    "further_key": (("note",), "hello", "note: no part of a pack"),
+    "tail": (("cases", "{case}", "outputs", "{output}", "bytes"), "{bytes}!!!!", "cannot be read"),
+    "bomb": (("cases", "{case}", "outputs", "{output}", "bytes"), "{bomb}", "read: holds more than"),
     "no_rows": (("throughput",), "none", "throughput: no list of rows"),
     "no_entries": (("cases", "{case}"), 3, "no pack; make it with"),
 }  # fmt: skip
@@ -117,10 +138,20 @@ BAD = {
 @pytest.mark.parametrize("name", BAD)
 def test_check__refuses_what_is_not_whole_or_not_of_these_cases(name, made, cases, tmp_path):
     where, to, said = BAD[name]
-    names = {"case": cases[0].name, "output": cases[0].outputs[0]}
+    case, output = cases[0].name, cases[0].outputs[0]
+    names = {
+        "case": case,
+        "output": output,
+        "bytes": made["cases"][case]["outputs"][output]["bytes"],
+        "bomb": base64.b64encode(zlib.compress(bytes(1 << 20))).decode(),
+        "failed": len(made["throughput_failed"]),
+        "ways": len(bench.cases()),
+    }
     where = [key.format(**names) if isinstance(key, str) else key for key in where]
     if isinstance(to, dict):
         to = {key.format(**names): one for key, one in to.items()}
+    elif isinstance(to, str):
+        to = to.format(**names)
     with pytest.raises(packs.BadPack) as error:
         packs.check(written(changed(made, *where, to=to), tmp_path / "bad.json"), cases)
     assert said.format(**names) in str(error.value)
@@ -128,7 +159,13 @@ def test_check__refuses_what_is_not_whole_or_not_of_these_cases(name, made, case
 
 @pytest.mark.parametrize(
     ("text", "said"),
-    [("{", "no JSON"), ("[]", "no pack"), (" " * (1 << 20) + "{}", "bytes; a pack has at most")],
+    [
+        ("{", "no JSON"),
+        ("[]", "no pack"),
+        ("[" * 100_000, "no JSON"),
+        ('{"date": "2026-11-26", "date": "2026-11-27"}', "date stands there twice"),
+        (" " * (1 << 20) + "{}", "bytes; a pack has at most"),
+    ],
 )
 def test_check__refuses_what_is_no_pack(text, said, tmp_path):
     file = tmp_path / "bad.json"

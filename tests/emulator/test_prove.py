@@ -416,3 +416,93 @@ def test_a_script__has_only_the_events_that_make_the_run_go_wrong():
     with pytest.raises(DeadlockError) as again:
         replay(proof.order, **launch)
     assert again.value.line == proof.error.line
+
+
+# --- lanes of one warp that read, write and tell others -----------------------------------------------------
+
+
+def in_warps(first, second, **options):
+    """Warp 0 does one thing and the others another; `full` and `empty` count 1, or as the options say."""
+    counts = {"full": 1, "empty": 1} | options
+    ptx = f"""
+.version 8.0
+.target sm_90
+.address_size 64
+.visible .entry k()
+{{
+    .shared .align 16 .b8 box[128];
+    .shared .align 8 .b64 full, empty;
+    .reg .b32 %me, %lane, %at, %x;
+    .reg .pred %p, %zero, %one, %two, %third;
+    mov.u32 %me, %tid.x;
+    and.b32 %lane, %me, 31;
+    shl.b32 %at, %lane, 2;
+    mov.u32 %x, box;
+    add.u32 %at, %at, %x;
+    setp.eq.u32 %zero, %lane, 0;
+    setp.eq.u32 %one, %lane, 1;
+    setp.lt.u32 %two, %lane, 2;
+    setp.eq.u32 %p, %me, 0;
+    @%p mbarrier.init.shared::cta.b64 [full], {counts["full"]};
+    @%p mbarrier.init.shared::cta.b64 [empty], {counts["empty"]};
+    st.shared.b32 [%at], %lane;
+    bar.sync 0;
+    setp.ge.u32 %third, %me, 64;
+    setp.ge.u32 %p, %me, 32;
+    @%p bra SECOND;
+    {first}
+    bra END;
+SECOND:
+    {second}
+END:
+    ret;
+}}
+"""
+    return {"ptx": ptx, "grid": 1, "block": 96}
+
+
+def wait_for(barrier, label):
+    return f"{label}: mbarrier.try_wait.parity.shared::cta.b64 %p, [{barrier}], 0;\n@!%p bra {label};\n"
+
+
+READ, WRITE = "ld.shared.b32 %x, [%at];\n", "st.shared.b32 [%at], 7;\n"
+FULL = "@%zero mbarrier.arrive.shared::cta.b64 _, [full];\n"
+SYNC = "bar.warp.sync -1;\n"
+WAIT_FULL = wait_for("full", "WAIT")
+ONE_OF = f"@!%zero bra MET;\n{WAIT_FULL}MET:\n"
+THIRD = f"bra END;\nTHIRD:\n{wait_for('empty', 'LAST')}{WRITE}"
+TELL = "@%one mbarrier.arrive.shared::cta.b64 _, [empty];\n"
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (f"{READ}MEET{FULL}", f"{WAIT_FULL}{WRITE}"),
+        (f"{WRITE}MEET{FULL}", f"{WAIT_FULL}{READ}"),
+        (f"{WRITE}{SYNC}{FULL}", f"{ONE_OF}MEET{READ}"),
+        (f"@%one {READ}@%zero {READ}MEET{FULL}", f"{ONE_OF}{SYNC}@%zero {WRITE}@%one {WRITE}"),
+        (f"ld.shared.b32 %x, [box];\nMEET{FULL}", f"{ONE_OF}@%zero st.shared.b32 [box], 7;"),
+        # lane 1 of warp 1 tells warp 2 of what lane 0 has waited for
+        (
+            f"{READ}{SYNC}{FULL}",
+            f"@%third bra THIRD;\n@!%two bra END;\n@%one bra LATE;\n{WAIT_FULL}LATE: MEET{TELL}{THIRD}",
+        ),
+    ],
+    ids=["read", "written", "waited", "two read", "all read one word", "told"],
+)
+def test_lanes_that_do_not_meet__are_not_proved(first, second):
+    sync = SYNC.replace("-1", "3") if "THIRD" in second else SYNC
+    second = second if "THIRD" in second else f"@%third bra END;\n{second}"
+    together = [text.replace("MEET", sync) for text in (first, second)]
+    apart = [text.replace("MEET", "") for text in (first, second)]
+    assert prove(**in_warps(*together)).proved
+    assert not prove(**in_warps(*apart)).proved
+
+
+def test_lanes_that_each_tell_of_themselves__need_not_meet():
+    arrive = "mbarrier.arrive.shared::cta.b64 _, [full];\n"
+    waits = f"@%third bra END;\n{WAIT_FULL}"
+    assert prove(**in_warps(READ + arrive, waits + WRITE, full=32)).proved
+    assert prove(**in_warps("ld.shared.b32 %x, [box];\n" + arrive, waits + WRITE, full=32)).proved
+    two = "@!%two bra END;\n"
+    assert prove(**in_warps(two + READ + arrive, waits + two + WRITE, full=2)).proved

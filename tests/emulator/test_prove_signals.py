@@ -29,6 +29,23 @@ def test_a_wrong_protocol__has_a_counterexample(protocol):
     assert isinstance(proof.error, EmulatorError)
 
 
+@pytest.mark.parametrize("lanes", [2, 3])
+def test_lanes_of_one_warp__get_the_verdicts_of_the_search(lanes):
+    """Lanes that run apart are threads like warps: what nothing orders between two of them is not proved."""
+    verdicts = Counter()
+    changed = (one for protocol in RIGHT for one in mutants(protocol))
+    for protocol in (*RIGHT, *WRONG, *islice(changed, 0, None, 60)):
+        in_lanes = protocol.in_lanes(lanes)
+        if in_lanes is None:
+            continue
+        wrong, proof = wrongs(protocol), prove(**in_lanes.launch)
+        assert proof.verdict != ("proved" if wrong else "counterexample"), (in_lanes.name, wrong, str(proof))
+        assert proof.proved or wrong or protocol not in RIGHT, (in_lanes.name, str(proof))
+        verdicts[proof.verdict] += 1
+    assert verdicts["proved"] > 40
+    assert verdicts["counterexample"] > 20
+
+
 def test_mutants__get_the_verdicts_of_the_search():
     """One mutant in 20; all of them take some minutes."""
     verdicts = Counter()

@@ -375,6 +375,87 @@ def test_lanes__a_report_names_the_write_and_the_barrier_that_is_missing():
         assert "Put bar.warp.sync between them" in note.problem
 
 
+ONE_WAITS = {
+    "for a copy": (
+        "@%first mbarrier.arrive.expect_tx.shared::cta.b64 _, [full], 128;\n"
+        "@%first cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes [box], [%in], 128, [full];\n"
+        "@!%first bra MET;\nAGAIN: mbarrier.try_wait.parity.shared::cta.b64 %q, [full], 0;\n"
+        "@!%q bra AGAIN;\nMET: ORDER\n@%w0 ld.shared.b32 %y, [%at];"
+    ),
+    "for another warp's stores": (
+        "@%w1 st.shared.b32 [%at+-128], %me;\nbar.warp.sync -1;\nsetp.eq.u32 %q, %me, 32;\n"
+        "@%q mbarrier.arrive.shared::cta.b64 _, [full];\n@!%first bra MET;\n"
+        "AGAIN: mbarrier.try_wait.parity.shared::cta.b64 %q, [full], 0;\n@!%q bra AGAIN;\n"
+        "MET: ORDER\n@%w0 ld.shared.b32 %y, [%at];"
+    ),
+    "for another warp's reads": (
+        "@%w1 ld.shared.b32 %y, [%at+-128];\nbar.warp.sync -1;\nsetp.eq.u32 %q, %me, 32;\n"
+        "@%q mbarrier.arrive.shared::cta.b64 _, [full];\n@!%first bra MET;\n"
+        "AGAIN: mbarrier.try_wait.parity.shared::cta.b64 %q, [full], 0;\n@!%q bra AGAIN;\n"
+        "MET: ORDER\n@%w0 st.shared.b32 [%at], 7;"
+    ),
+    "until a copy has read its source": (
+        "fence.proxy.async.shared::cta;\nbar.sync 0;\n"
+        "@%first cp.async.bulk.global.shared::cta.bulk_group [%in], [box], 128;\n"
+        "@%first cp.async.bulk.commit_group;\n@%first cp.async.bulk.wait_group.read 0;\n"
+        "ORDER\n@%w0 st.shared.b32 [%at], 7;"
+    ),
+    "until a copy has read it, in all lanes": (
+        "fence.proxy.async.shared::cta;\nbar.sync 0;\n"
+        "@%first cp.async.bulk.global.shared::cta.bulk_group [%in], [box], 128;\n"
+        "cp.async.bulk.commit_group;\ncp.async.bulk.wait_group.read 0;\n"
+        "ORDER\n@%w0 st.shared.b32 [%at], 7;"
+    ),
+    "and another one copies": (
+        "@%w1 ld.shared.b32 %y, [%at+-128];\nbar.warp.sync -1;\nsetp.eq.u32 %q, %me, 32;\n"
+        "@%q mbarrier.arrive.shared::cta.b64 _, [empty];\n@!%first bra MET;\n"
+        "AGAIN: mbarrier.try_wait.parity.shared::cta.b64 %q, [empty], 0;\n@!%q bra AGAIN;\n"
+        "MET: ORDER\nsetp.eq.u32 %q, %me, 1;\n"
+        "@%q mbarrier.arrive.expect_tx.shared::cta.b64 _, [full], 128;\n"
+        "@%q cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes [box], [%in], 128, [full];\n"
+        "@!%q bra OVER;\n"
+        "FULL: mbarrier.try_wait.parity.shared::cta.b64 %p, [full], 0;\n@!%p bra FULL;\nOVER:"
+    ),
+}
+
+
+@pytest.mark.parametrize("body", ONE_WAITS.values(), ids=ONE_WAITS)
+@pytest.mark.parametrize("between", NO_ORDER.values(), ids=NO_ORDER)
+@pytest.mark.parametrize("shape", [{}, {"grid": 5}], ids=["alone", "many"])
+def test_lanes__that_another_lane_waits_for_are_warned_of(body, between, shape):
+    """Where nothing keeps the other lanes, they may be early, and then nobody has waited."""
+    try:
+        for notes in lanes(body.replace("ORDER", between), block=64, **shape):
+            assert any("Another lane of this warp has waited" in note.problem for note in notes)
+    except (ReadBeforeWait, SharedMemoryRace, StageReusedEarly):
+        assert not between
+
+
+@pytest.mark.parametrize("body", ONE_WAITS.values(), ids=ONE_WAITS)
+@pytest.mark.parametrize("between", MEET.values(), ids=MEET)
+def test_lanes__that_meet_behind_the_wait_of_one_know_what_it_knows(body, between):
+    assert not any(lanes(body.replace("ORDER", between), block=64))
+
+
+def test_lanes__that_meet_in_part_are_ordered_among_themselves():
+    body = ONE_WAITS["for a copy"].replace("@%w0 ld", "setp.lt.u32 %p, %me, COUNT;\n@%p ld")
+    for count, warned in ((4, False), (5, True)):
+        shuffle, few = NO_ORDER["a shuffle"], "setp.lt.u32 %p, %me, 4;"
+        meeting = f"{shuffle}\n{few}\n@%p bar.warp.sync 15;\n{shuffle}"
+        text = body.replace("ORDER", meeting).replace("COUNT", str(count))
+        for notes in lanes(text):
+            assert any("Another lane" in note.problem for note in notes) == warned
+
+
+def test_lanes__that_wait_by_themselves_need_not_meet():
+    """Each lane waits for itself, one after the other, and then reads what was copied."""
+    one, rest = WAIT.format("ONE", "full", 0), WAIT.format("AGAIN", "full", 0)
+    body = ONE_WAITS["for a copy"]
+    start = body[: body.index("@!%first bra MET")]
+    text = f"{start}@!%first bra REST;\n{one}bra MET;\nREST:\n{rest}MET: ld.shared.b32 %y, [%at];"
+    assert not any(lanes(text))
+
+
 # --- clusters -----------------------------------------------------------------------------------------------
 
 FAR = "mapa.shared::cluster.u32 %z, %x, 1;\nsetp.eq.u32 %q, %rank, 0;\n@%q bra SEND;\n"
@@ -737,6 +818,35 @@ def test_mma__a_commit_is_for_the_operations_of_its_own_thread():
     for seed in SEEDS:
         with pytest.raises(OverwrittenSource, match=r"the tcgen05\.mma that warp 0 issued"):
             tcgen05.run_zeros(body, seed=seed)
+
+
+@pytest.mark.parametrize("meeting", ["", "bar.sync 0;"], ids=["no barrier", "barrier"])
+def test_mbarrier__its_init_comes_before_its_use_in_a_kernel_that_has_nothing_else(meeting):
+    """No thread and no copy uses shared memory, so the mbarrier is all that a warp could find too early."""
+    ptx = f"""
+.version 8.0
+.target sm_90
+.address_size 64
+.visible .entry k()
+{{
+    .shared .align 8 .b64 full;
+    .reg .b32 %me;
+    .reg .pred %p, %first;
+    mov.u32 %me, %tid.x;
+    setp.eq.u32 %first, %me, 0;
+    @%first mbarrier.init.shared::cta.b64 [full], 1;
+    {meeting}
+    @%first mbarrier.arrive.shared::cta.b64 _, [full];
+{WAIT.format("FULL", "full", 0)}
+    ret;
+}}
+"""
+    for seed in SEEDS:
+        if meeting:
+            assert not launch(ptx, grid=1, block=64, seed=seed).notes
+        else:
+            with pytest.raises(NoBarrierError, match=r"mbarrier\.init"):
+                launch(ptx, grid=1, block=64, seed=seed)
 
 
 def test_mma__operands_are_written_before_it_is_issued():

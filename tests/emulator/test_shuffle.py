@@ -145,3 +145,31 @@ def test_shfl__a_mask_without_the_lane_itself_is_an_error() -> None:
     ptx = case.ptx.replace("0xffffffff", "0xfffffffe")
     with pytest.raises(InvalidOperand, match="membermask"):
         launch(ptx, grid=1, block=64, args=list(case.make_args().values()))
+
+
+def test_shfl__a_lane_that_its_mask_does_not_name_gives_no_value() -> None:
+    """Both halves execute it together, each with a mask of its own half."""
+    ptx = """
+.version 8.0
+.target sm_90
+.address_size 64
+.visible .entry k(.param .u64 out)
+{
+    .reg .b32 %lane, %mask, %d;
+    .reg .b64 %out;
+    .reg .pred %low;
+    ld.param.u64 %out, [out];
+    mov.u32 %lane, %laneid;
+    mad.wide.u32 %out, %lane, 4, %out;
+    setp.lt.u32 %low, %lane, 16;
+    selp.b32 %mask, 0x0000ffff, 0xffff0000, %low;
+    shfl.sync.down.b32 %d, %lane, 8, 31, %mask;
+    st.global.b32 [%out], %d;
+    ret;
+}
+"""
+    out = np.zeros(32, np.uint32)
+    launch(ptx, grid=1, block=32, args=[out])
+    own = [lane + 8 if lane % 16 < 8 or lane >= 24 else None for lane in range(32)]
+    wanted = [0xCBCBCBCB if lane is None else lane if lane < 32 else lane - 8 for lane in own]
+    assert out.tolist() == wanted

@@ -289,7 +289,7 @@ def test_forms__outside_of_the_table_are_refused(instruction, shape, count, why)
 
 @pytest.mark.parametrize("warp", range(8))
 def test_st__reaches_the_lanes_of_its_warp_only(warp):
-    """Of eight warps: each stores to one quarter, and is refused in the three others."""
+    """Of eight warps: each stores to one quarter, and none of the three others is its own."""
     for quarter in range(4):
         store = f"setp.ne.u32 %q, %warp, {warp};\n@%q bra NOT;\nadd.u32 %x, %tmem, {quarter << 21};\n"
         store += "tcgen05.st.sync.aligned.32x32b.x1.b32 [%x], {%r0};\n" + WAIT + "NOT:\n"
@@ -297,12 +297,14 @@ def test_st__reaches_the_lanes_of_its_warp_only(warp):
         if quarter == warp % 4:
             tcgen05.run(store, given, out, block=256)
             continue
+        hazards = {} if quarter else {"lanes left out": "error"}
         with pytest.raises(TensorMemoryAccessError, match=f"warp {warp} reaches lanes {32 * (warp % 4)} to"):
-            tcgen05.run(store, given, out, block=256)
+            tcgen05.run(store, given, out, block=256, hazards=hazards)
 
 
-def test_lanes__of_another_warp_are_the_own_ones_where_a_launch_lowers_the_hazard():
-    """As in DeepGEMM, every warp names lane 0; each stores to its own 32 lanes and loads them."""
+@pytest.mark.parametrize("given_lane", [0, 64])
+def test_lanes__are_the_warps_own_ones_where_no_error_ends_the_launch(given_lane):
+    """As in DeepGEMM, every warp names lane 0, or where the hazard is lowered another one."""
     body = (
         "mad.wide.u32 %at, %me, 4, %in;\nld.global.b32 %r0, [%at];\n"
         f"tcgen05.st.sync.aligned.32x32b.x1.b32 [%tmem], {{%r0}};\n{WAIT}"
@@ -310,7 +312,9 @@ def test_lanes__of_another_warp_are_the_own_ones_where_a_launch_lowers_the_hazar
         "mad.wide.u32 %at, %me, 4, %out;\nst.global.b32 [%at], %r1;\n"
     )
     given, out = np.arange(1, 129, dtype=np.uint32)[:, None], np.zeros((128, 1), np.uint32)
-    tcgen05.run(body, given, out, hazards={"wrong lanes": "note"})
+    body = body.replace("[%tmem]", "[%x]")
+    body = f"add.u32 %x, %tmem, {given_lane << 16};\n" + body
+    tcgen05.run(body, given, out, hazards={"wrong lanes": "note"} if given_lane else {})
     np.testing.assert_array_equal(out, given)
 
 

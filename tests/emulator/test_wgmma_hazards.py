@@ -74,6 +74,16 @@ def test_accumulator__is_not_to_be_used_before_the_wait(old, new):
         run(edit(old, new))
 
 
+@pytest.mark.parametrize("lanes", ["lt", "ge"], ids=["the lower half", "the upper half"])
+def test_accumulator__used_past_a_wait_of_half_a_warp(lanes):
+    """The lanes that do not wait go on and use D: the report names the wait of the others."""
+    half = f"and.b32 %x, %me, 31;\nsetp.{lanes}.u32 %half, %x, 16;\n@%half {WAIT}\nadd.u32 %x, %d0, 1;"
+    text = edit(WAIT, half).replace(".reg .pred %p;", ".reg .pred %p, %half;")
+    for seed in range(4):
+        with pytest.raises(DivergedWarp, match=r"stands at wgmma\.wait_group.* all 32 lanes"):
+            run(text, seed=seed)
+
+
 def test_accumulator__may_be_a_note_or_nothing():
     done = run(edit(WAIT, ""), right=False, hazards={"accumulator in flight": "note"})
     assert {note.hazard.name for note in done.notes} == {"accumulator in flight"}

@@ -155,11 +155,55 @@ def test_another_k__of_registers_that_threads_have_set_to_zero():
 def test_another_k__is_not_said_across_what_threads_write_between(who, seed):
     """What threads write to D may be anything: the sum so far is forgotten, and another begins."""
     mmas = [product(0, 16, adds=False), product(16, 32), product(32, before=f"{who}mov.b32 %d7, 0;")]
-    found, _, _, _ = summed(mmas, seed=seed)
+    found, _, _, _ = summed(mmas, seed=seed, extents=(K, 192))
     assert found == []
     mmas[2] = product(32, before=f"{who}mov.b32 %x, %d7;")
-    (note,), _, _, _ = summed(mmas, seed=seed)
+    (note,), _, _, _ = summed(mmas, seed=seed, extents=(K, 192))
     assert "A has moved by 32 and B by 16" in note.problem
+
+
+def test_another_k__of_a_sum_that_threads_take_over():
+    """The sum is complete where threads write D: so an attention kernel does with its logits."""
+    before = "mov.b32 %d7, 0;"
+    mmas = [product(0, 64, adds=False), product(64, 0), product(0, before=before), product(64)]
+    (note,), _, _, _ = summed(mmas)
+    assert note.problem.startswith("A is k = 0..15 of map0, and B is k = 64..79 of map1")
+
+
+def test_another_k__of_a_tile_that_one_tensor_gives_twice():
+    """A's second tile stands in both places, and its first one nowhere."""
+    mmas = [product(k, adds=k > 0) for k in ALL]
+    (note,), d, a, b = summed(mmas, of_a=(64, 64))
+    np.testing.assert_array_equal(d, a[:, 64:] @ (b[:, :64] + b[:, 64:]).T)
+    assert note.problem.startswith("A is k = 64..79 of map0, and B is k = 0..15 of map1")
+    assert "no MMA uses k = 0 of A" in note.problem
+    (note,), _, _, _ = summed(mmas, of_b=(0, 0))
+    assert "no MMA uses k = 64 of B" in note.problem
+
+
+@pytest.mark.parametrize("coords", [(0, 64), (32, 0)], ids=["two problems", "one problem, apart"])
+def test_another_k__of_parts_of_a_matrix(coords):
+    """B's 32 columns are in two boxes of 16, and A is in registers: only B's own coordinates can tell."""
+    b = whole(K, N, seed=2)
+    tensor = TensorMap.tiled(b, dims=(N, K), strides=(2 * N,), box=(16, 32), swizzle="32B")
+    loads = [
+        Box(0, (16 * i, k + 32 * j), AT_B + 2048 * i + 1024 * j, 1024)
+        for i, k in enumerate(coords)
+        for j in range(2)
+    ]
+    ones = "\n".join(f"mov.b32 %w{i}, 0x3c003c00;" for i in range(4))
+    mmas = [
+        Product(None, descriptor(AT_B + 32 * k, 2048, 256, "32B"), k > 0, ones, transposed=(0, 1))
+        for k in range(0, 64, 16)
+    ]
+    done, d = run([tensor], loads, mmas, smem=BEHIND)
+    first, second = (b[k : k + 64].astype(np.float32).sum(0) for k in coords)
+    np.testing.assert_array_equal(d, np.tile([*first[:16], *second[16:]], (M, 1)))
+    if coords == (0, 64):
+        assert said(done) == []
+    else:
+        (note,) = said(done)
+        assert "the lowest is 32 from column 0 on, but 0 from column 16 on" in note.problem
 
 
 def test_another_k__of_one_sum_is_no_matter_to_another():

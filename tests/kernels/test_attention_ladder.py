@@ -1,11 +1,22 @@
 """The Hopper attention kernels against float64: on the emulator without a report, and on a GPU."""
 
+import re
+import shutil
+import subprocess
+
 import ml_dtypes
 import numpy as np
 import pytest
 
 from cutecourse import runtime
-from cutecourse.kernels import SpecError, attention_last, attention_roles
+from cutecourse.kernels import (
+    SpecError,
+    attention_last,
+    attention_one,
+    attention_pingpong,
+    attention_roles,
+    twin,
+)
 from cutecourse.kernels.attention_ladder import RUNGS
 from cutecourse.kernels.files import kernel_module
 
@@ -37,11 +48,12 @@ def arguments(shape, *, seed=0, scale=1.0):
     return {**arrays, "counter": np.zeros(1, np.int32)}
 
 
-def check_rung(spec, causal, device):
+def check_rung(spec, causal, device, *, seed=0, scale=1.0):
     """Compare a run of a rung with float64."""
     length, _, heads, batches = spec.params[0].extents
-    given = {name: one for name, one in arguments((length, heads, batches)).items() if name != "counter"}
-    run = runtime.run(spec, device=device, **given)
+    given = arguments((length, heads, batches), scale=scale)
+    del given["counter"]
+    run = runtime.run(spec, device=device, seed=seed, **given)
     q, k, v = (given[name] for name in "qkv")
     off = np.abs(run["o"].astype(np.float64) - expected(q, k, v, causal=causal))
     assert off.max() <= 2.0**-7 * np.abs(v.astype(np.float64)).max()
@@ -109,3 +121,29 @@ def test_attention_last__refuses_a_sequence_of_one_row():
 
 def test_best__keeps_the_groups_of_long_sequences_small():
     assert [attention_last.best(length, True).group for length in (2048, 4096, 16384)] == [16, 16, 8]
+
+
+@pytest.mark.parametrize("kernel", [attention_one, attention_pingpong], ids=lambda kernel: kernel.FILE.name)
+@pytest.mark.parametrize(
+    "seeds", [range(1, 2), pytest.param(range(2, 101), marks=pytest.mark.long)], ids=["1", "2-100"]
+)
+def test_twin__rescales_without_a_report_in_any_order_of_the_warps(kernel, seeds):
+    for seed in seeds:
+        spec = twin(kernel.spec(130, 2, causal=True, keys=32))
+        check_rung(spec, True, "emulator", seed=seed, scale=4.0)
+
+
+@pytest.mark.program("ptxas")
+@pytest.mark.parametrize(
+    "kernel", [attention_one, attention_pingpong, attention_last], ids=lambda kernel: kernel.FILE.name
+)
+def test_twin__assembles_without_spills(kernel, tmp_path):
+    source = tmp_path / "twin.ptx"
+    source.write_text(runtime.compile(twin(kernel)).ptx)
+    command = [shutil.which("ptxas"), "-v", "-arch=sm_90a", "-o", tmp_path / "twin", source]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert "serialized" not in done.stderr
+    spills = [int(size) for size in re.findall(r"(\d+) bytes (?:stack frame|spill \w+)", done.stderr)]
+    assert spills
+    assert not any(spills)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -239,8 +240,76 @@ def test_table__has_every_exhibit_and_links_to_its_story() -> None:
         assert f"[{heading}]({story})" in row
         assert EXHIBITS[name].project in row
         assert ("(found by us)" in row) == (EXHIBITS[name].found == "by us")
+        assert row.count(" | ") == 7
     index = museum_table.TABLES["signs"]()
     assert all(index.count(f"({story})") == 1 for _, story in museum_table.stories().values())
+
+
+def test_index__has_every_exhibit_that_hangs() -> None:
+    index = museum_table.TABLES["hangs"]()
+    hang = [name for name, exhibit in EXHIBITS.items() if exhibit.sign.startswith("hangs")]
+    assert [name for name in hang if f"({museum_table.stories()[name][1]})" not in index] == []
+    assert "| At an mbarrier; the others have ended | All bytes have come, and no arrival | [Exactly" in index
+
+
+STUCK = """no warp can go on, because phase 0 of mbarrier empty (shared offset 0) lacks 1 of 1 arrivals:
+  block (0, 0, 0) warp 0: line 9, mbarrier.try_wait waits for parity 0 of mbarrier empty (shared offset 0)
+  block (0, 0, 0) warps 2-3: line 5, waits at barrier 1: 64 of all 128 threads have arrived, but not warp 1
+  mbarrier empty (block (0, 0, 0), shared offset 0): phase 0 has received nothing
+    could bring arrivals but was never executed: line 40 (mbarrier.arrive)
+  mbarrier full (block (0, 0, 0), shared offset 8): phase 2 has received nothing; phase 1 is complete
+  mbarrier done (block (0, 0, 0), shared offset 16): phase 0 has received:
+    128 bytes expected at line 28 by warp 1
+    128 bytes landed, asked for at line 29 by warp 1"""
+
+
+def test_standing__says_where_warps_are_and_what_has_come() -> None:
+    assert benchmark.standing(STUCK) == {
+        "at": ["mbarrier", "named barrier"],
+        "has": [
+            "2 phases are complete, nothing has come since",
+            "64 of 128 threads have come",
+            "all bytes have come, and no arrival",
+            "nothing has ever come, and the line that would arrive never ran",
+        ],
+    }
+    assert benchmark.standing("read of shared memory where byte 0x0 was never written.") is None
+
+
+@each(name for name, row in museum_table.kept().items() if row["hangs"])
+def test_kept_hangs__are_those_of_today(name: str) -> None:
+    assert benchmark.hangs(EXHIBITS[name]) == museum_table.kept()[name]["hangs"]
+
+
+def test_words__are_quoted_from_reports_and_sources() -> None:
+    words = museum_table.TABLES["words"]()
+    assert sum(bool(exhibit.said) for exhibit in EXHIBITS.values()) >= 15
+    assert all(f"“{said}”" in words for exhibit in EXHIBITS.values() for said in exhibit.said)
+    with pytest.raises(EmulatorError) as error:
+        run(
+            EXHIBITS["ring_of_buffers"].spec("broken"),
+            device="emulator",
+            **EXHIBITS["ring_of_buffers"].arguments(),
+        )
+    row = f"| `hazard: {error.value.hazard.name}` | the emulator | [Everybody waited]"
+    assert row in words
+
+
+def test_controls__are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    tools = {"memcheck": {"state": "silent"}, "racecheck": {"state": "reports"}}
+    row = {"exhibit": "runaway_math", "kernel": "repaired", "ends": {"right": 50}, "tools": tools}
+    monkeypatch.setattr(museum_table, "kept_of_a_gpu", lambda: {"recorded": {}, "rows": [row]})
+    assert museum_table._sanitizer(EXHIBITS["runaway_math"], "repaired") == "racecheck"
+    assert "of these 2 runs, 1 gave a false alarm" in museum_table.TABLES["machine"]()
+
+
+def test_luck__counts_kernels_that_were_always_right(monkeypatch: pytest.MonkeyPatch) -> None:
+    names, ends = ["runaway_math", "one_for_two", "query_tile"], [{"right": 50}, {"right": 49, "hung": 1}, {}]
+    rows = [{"exhibit": name, "kernel": "broken", "ends": end} for name, end in zip(names, ends, strict=True)]
+    monkeypatch.setattr(museum_table, "kept_of_a_gpu", lambda: {"recorded": {}, "rows": rows})
+    assert museum_table.TABLES["luck"]() == (
+        "A GPU ran 2 of the broken ones, 50 times each. **1 of them gave the right result every time.**"
+    )
 
 
 def test_table__says_where_a_prediction_failed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -341,6 +410,17 @@ def test_checker__is_judged_by_its_exit_status(capsys: pytest.CaptureFixture[str
     assert table[3].startswith("0 of 2 exhibits")
     broken = "import sys; sys.exit('broken' in sys.argv[1])"
     assert corpus.main([f'{sys.executable} -c "{broken}" {{ptx}} {{launch}}', *named]) == 0
+
+
+def test_checker__runs_from_a_copy_of_the_folder_alone(tmp_path: Path) -> None:
+    shutil.copytree(EXHIBITS["query_tile"].folder.parent, tmp_path / "museum")
+    broken = "sh -c '! grep -q broken {ptx}'"
+    command = [sys.executable, "-I", "-S", str(tmp_path / "museum"), broken]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done
+    every = len(EXHIBITS)
+    said = f"{every} of {every} exhibits are told apart: {every} broken and 0 repaired are reported"
+    assert done.stdout.splitlines()[-1] == said
 
 
 @pytest.mark.parametrize("command", ["no_such_program {ptx}", "cat {kernel}", "cat '"])

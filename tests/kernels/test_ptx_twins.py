@@ -18,7 +18,9 @@ from cutecourse.kernels import (
     LaunchSpec,
     SpecError,
     attention_last,
+    attention_one,
     attention_online,
+    attention_pingpong,
     copy_one_thread,
     copy_predicated,
     copy_threads,
@@ -65,7 +67,9 @@ ALSO: dict[str, Callable[[], list[LaunchSpec]]] = {
     "attention_last": lambda: [
         attention_last.spec(130, 3, how=attention_last.AttentionChoice(True, 32, group=2), sms=3)
     ],
+    "attention_one": lambda: [attention_one.spec(130, 3, causal=True, keys=32)],
     "attention_online": lambda: [attention_online.CAUSAL, attention_online.spec(1, 64)],
+    "attention_pingpong": lambda: [attention_pingpong.spec(130, 3, causal=True, keys=32)],
     "copy_one_thread": lambda: [copy_one_thread.spec(3, 5)],
     "copy_predicated": lambda: [copy_predicated.spec(7, 20), copy_predicated.spec(64, 128)],
     "copy_threads": lambda: [copy_threads.DOWN, copy_threads.TRANSPOSING, copy_threads.spec(32, 96)],
@@ -285,10 +289,12 @@ def test_twin__gives_what_its_kernel_gives(name: str, device: str) -> None:
 @pytest.mark.parametrize(
     ("spec", "which"),
     [
+        (attention_one.spec(200, 2, causal=True), "causal attention of several heads of one batch"),
+        (attention_pingpong.spec(200, 2, keys=32), "causal attention of several heads of one batch"),
         (copy_predicated.spec(7, 18), "rows whose bytes are a multiple of 16"),
         (umma_parts.parts_spec(lambda: None, umma_parts.epilogue), "the file's own parts"),
     ],
-    ids=["rows-of-72-bytes", "another-part"],
+    ids=["tiles-of-128-keys", "without-a-mask", "rows-of-72-bytes", "another-part"],
 )
 def test_twin__refuses_a_specification_that_its_text_is_not_for(spec: LaunchSpec, which: str) -> None:
     with pytest.raises(SpecError, match=f"its twin is for {which} only"):

@@ -9,7 +9,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from cutecourse.block_scales import FORMATS, dequantise, placed, quantise, read_back, scales_shape
+from cutecourse.block_scales import FORMATS, dequantise, packed, placed, quantise, read_back, scales_shape
 from cutecourse.dtypes import encode
 from cutecourse.kernels import SpecError, scale_stamp, scaled_one, scaled_persistent, scaled_tile
 from cutecourse.kernels.files import kernel_module
@@ -79,21 +79,89 @@ def test_scaled_persistent__is_right_for_ragged_sizes(form, mnk, options):
 
 
 @pytest.mark.parametrize(
-    ("form", "mnk", "sms"),
-    [("mxf8", (200, 144, 144), 1), ("mxf4", (520, 400, 288), 2), ("nvf4", (2, 16, 32), 2)],
+    ("form", "mnk", "options"),
+    [
+        ("mxf8", (200, 144, 144), {"sms": 1, "quantises": "mxf8"}),
+        ("mxf4", (520, 400, 288), {"sms": 2, "quantises": "mxf8"}),
+        ("nvf4", (2, 16, 32), {"sms": 2, "quantises": "mxf8"}),
+        ("nvf4", (2, 32, 32), {"sms": 2, "quantises": "nvf4"}),
+        ("mxf8", (520, 192, 144), {"sms": 1, "pairs": 2, "quantises": "nvf4"}),  # a tile has half its columns
+        ("nvf4", (300, 416, 1312), {"sms": 2, "quantises": "nvf4"}),
+    ],
 )
-def test_scaled_persistent__quantises_its_own_output(form, mnk, sms):
-    m, n, _ = mnk
-    outcome, product = multiplied(scaled_persistent.spec(*mnk, form=form, sms=sms, quantises=True), form)
-    whole = np.zeros((m, -(-n // 32) * 32))
+def test_scaled_persistent__quantises_its_own_output(form, mnk, options):
+    (m, n, _), out = mnk, FORMATS[options["quantises"]]
+    outcome, product = multiplied(scaled_persistent.spec(*mnk, form=form, **options), form)
+    whole = np.zeros((m, -(-n // out.vector) * out.vector))
     whole[:, :n] = product / 2
-    codes, scales = quantise(whole, FORMATS["mxf8"])
-    np.testing.assert_array_equal(outcome["d"], codes[:, :n])
+    codes, scales = quantise(whole, out)
+    np.testing.assert_array_equal(outcome["d"], packed(codes[:, :n], out))
     np.testing.assert_array_equal(read_back(outcome["sfd"], m, scales.shape[1]), scales)
-    assert outcome["sfd"].shape == scales_shape(m, n, 32)
+    assert outcome["sfd"].shape == scales_shape(m, n, out.vector)
     # What lies behind the last factor of a row multiplies zeros in the next GEMM, so it must be a number.
     padding = read_back(outcome["sfd"], m, 4 * outcome["sfd"].shape[1])
-    assert not (padding == 0xFF).any()
+    assert not (padding == (0xFF if out.scale == "ue8m0" else 0x7F)).any()
+
+
+def by_hand(values):
+    """Codes and factors of NVFP4 by ml_dtypes alone, in float32, for rows of whole blocks."""
+    blocks = values.astype(np.float32).reshape(len(values), -1, 16)
+    wished = np.abs(blocks).max(axis=2) / np.float32(6)
+    factors = np.minimum(wished, np.float32(448)).astype(ml_dtypes.float8_e4m3fn)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = blocks / factors.astype(np.float32)[..., None]
+    ratio = np.where(np.isfinite(ratio), np.clip(ratio, -6, 6), 0 * blocks)
+    return ratio.astype(ml_dtypes.float4_e2m1fn).view(np.uint8).reshape(values.shape), factors.view(np.uint8)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_scaled_persistent__quantises_numbers_of_all_sizes(seed):
+    """Rows from 2^-20 to 2^16: factors that are zero, subnormal, and the largest; B is the unit matrix."""
+    random, form = np.random.default_rng(seed), FORMATS["nvf4"]
+    spec = scaled_persistent.spec(128, 128, 128, form="nvf4", sms=1, quantises="nvf4")
+    given, _ = exact_operands(spec, "nvf4", seed)
+    a, _ = quantise(random.standard_normal((128, 128)), form)
+    factors = random.integers(0x08, 0x7F, (128, 8)).astype(np.uint8)
+    one = encode(1.0, "e2m1") * np.eye(128, dtype=np.uint8), np.full((128, 8), encode(1.0, "ue4m3"))
+    given |= {"a": packed(a, form), "sfa": placed(factors).view(np.uint16)}
+    given |= {"b": packed(one[0], form), "sfb": placed(one[1]).view(np.uint16)}
+    values = dequantise(a, factors, form) + 0.0  # a sum of zeros is positive
+    seen = set()
+    for alpha in (2.0**-12, 2.0**-3, 3.0):
+        ran = run(spec, device="emulator", **(given | {"alpha": alpha}))
+        codes, scales = by_hand(alpha * values)
+        np.testing.assert_array_equal(ran["d"], packed(codes, form))
+        np.testing.assert_array_equal(read_back(ran["sfd"], 128, 8), scales)
+        seen |= set(scales.reshape(-1).tolist())
+    assert {0, 1, 0x7E} <= seen
+
+
+@pytest.mark.parametrize(("m", "wide", "k"), [(200, 384, 256), (130, 416, 96)])
+@pytest.mark.parametrize("form", ["mxf8", "nvf4"])
+def test_scaled_persistent__feeds_itself(form, m, wide, k):
+    """Two GEMMs in a row: the first one's D and its factors are the second one's A, byte for byte."""
+    first = scaled_persistent.spec(m, wide, k, form=form, quantises=form)
+    hidden, product = multiplied(first, form)
+    second = scaled_persistent.spec(m, 136, wide, form=form)
+    given, _ = exact_operands(second, form, seed=2)
+    given |= {"a": hidden["d"], "sfa": hidden["sfd"].view(np.uint16), "alpha": 1.0}
+    outcome = run(second, device="emulator", **given)
+    a, b = by_ml_dtypes(given, form)
+    exact = a @ b.T
+    # The sums are no longer exact in f32: tensor cores keep 25 places of each product.
+    off = np.abs(ml_dtypes_of(outcome["d"]) - exact)
+    assert (off <= 2.0**-8 * np.abs(exact) + 2.0**-20 * (np.abs(a) @ np.abs(b).T)).all()
+    # And what they multiply is the first product, to within a rounding of its elements.
+    block = FORMATS[form].vector
+    whole = np.zeros((m, -(-wide // block) * block))
+    whole[:, :wide] = product / 2
+    largest = np.abs(whole).reshape(m, -1, block).max(axis=2).repeat(block, axis=1)[:, :wide]
+    assert (np.abs(a - product / 2) <= largest / (5 if form == "nvf4" else 14)).all()
+
+
+def ml_dtypes_of(held):
+    """Codes of bf16 as float64."""
+    return held.view(ml_dtypes.bfloat16).astype(np.float64)
 
 
 @pytest.mark.parametrize(("k", "seed"), [(128, 1), (384, 2)])
@@ -141,7 +209,9 @@ def test_scaled_persistent__of_a_nan_behind_the_last_factor_spoils_a_row():
         ({"pairs": 0}, "pairs is at least 1, not 0"),
         ({"n": 12}, "rows of whole 16 bytes"),
         ({"k": 24}, "rows of whole 16 bytes"),
-        ({"n": 8, "quantises": True}, "rows of whole 16 bytes"),
+        ({"n": 8, "quantises": "mxf8"}, "rows of whole 16 bytes"),
+        ({"n": 16, "quantises": "nvf4"}, "rows of whole 16 bytes"),
+        ({"quantises": "mxf4"}, "quantises is 'mxf8', 'nvf4' or None, not 'mxf4'"),
     ],
 )
 def test_spec__refuses_what_the_kernel_cannot_do(arguments, said):
@@ -160,15 +230,27 @@ def test_faults__that_nothing_reports_give_wrong_numbers(module):
             assert (outcome[name] != expected).mean() > 0.1, fault.name
 
 
+@pytest.mark.parametrize(
+    ("fault", "changed"), [("rows_in_their_order", ["sfd"]), ("divided_by_the_wish", ["d"])]
+)
+def test_faults__of_the_epilogue_that_nothing_reports_change_one_array(fault, changed):
+    faults = kernel_module("scaled_broken")
+    given, name, expected = faults.arguments(0)
+    right = run(faults.LAUNCH, device="emulator", **given)
+    np.testing.assert_array_equal(right[name], expected)
+    wrong = run(faults.LAUNCH.with_fault(faults.FAULTS[fault]), device="emulator", **given)
+    assert [one for one in ("d", "sfd") if (wrong[one] != right[one]).any()] == changed
+
+
 @pytest.mark.program("ptxas")
 @pytest.mark.parametrize("arch", ["sm_100a", "sm_103a"])
 def test_ptxas__assembles_each_form_without_spills(arch, tmp_path, find_program):
     specs = [scaled_one.spec(form) for form in FORMATS]
     specs += [
-        scaled_persistent.spec(300, 144, 288, form=form, sms=sms, quantises=quantises)
+        scaled_persistent.spec(300, 160, 288, form=form, sms=sms, quantises=quantises)
         for form in FORMATS
         for sms in (1, 2)
-        for quantises in (False, True)
+        for quantises in (None, "mxf8", "nvf4")
     ]
     for spec in (scale_stamp.LAUNCH, scaled_tile.LAUNCH, *specs):
         text = compile_kernel(spec).ptx.replace(".target sm_100a", f".target {arch}")

@@ -63,6 +63,7 @@ MMAS = {
     "scaled_persistent.LAUNCH": (2, 4),
     "scaled_persistent.FOUR_BITS": (2, 4),
     "scaled_persistent.QUANTISED": (1, 4),
+    "scaled_persistent.QUANTISED_FOUR": (1, 4),
     "umma_attention.LAUNCH": (1, 2),  # one for S, one for O, each in a loop
     "umma_attention.CAUSAL": (1, 2),
 }
@@ -143,7 +144,7 @@ def test_gemm_spec__refuses_what_cannot_be_launched(arguments, said):
         (umma_store, (256, 256, 64), {"sms": 3}, "umma_store: sms is 1 or 2, not 3"),
         (umma_persistent, (256, 256, 64), {"pairs": 0}, "pairs is at least 1, not 0"),
         (umma_scheduled, (256, 256, 64), {"pairs": 0}, "pairs is at least 1, not 0"),
-        (umma_scheduled, (256, 256, 64), {"columns": 64}, "columns is 128, 192 or 256, not 64"),
+        (umma_scheduled, (256, 256, 64), {"columns": 96}, "columns is 64, 128, 192 or 256, not 96"),
         (umma_scheduled, (256, 256, 64), {"stages": 0}, "stages is at least 1, not 0"),
         (umma_scheduled, (256, 256, 64), {"stages": 7}, "use 6 stages or fewer"),
         (umma_scheduled, (256, 256, 64), {"ctas": 2}, "not 2 with 256"),

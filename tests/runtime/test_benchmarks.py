@@ -20,6 +20,7 @@ from benchmarks.results_file import result_path
 from cutecourse import runtime
 from cutecourse.kernels import mma_timing
 from cutecourse.kernels.spec import SpecError
+from tools.paths import ROOT
 
 NCU = """==PROF== Connected to process 7
 ==PROF== Disconnected from process 7
@@ -230,6 +231,20 @@ def test_emulator_umma__keeps_some_of_the_cases_only_where_it_is_told(monkeypatc
     assert emulator_umma.main([]) == 0
     cases = [case.name for case in emulator_umma.CASES]
     assert kept(tmp_path, "case") == {"part.json": {cases[1]}, "emulator_umma.json": {*cases}}
+
+
+def test_emulator_umma__launches_two_libraries_in_turns(monkeypatch, tmp_path):
+    """Here the other library is this one; the rest of the kept figures stays."""
+    monkeypatch.setattr(results_file, "RESULTS", tmp_path)
+    monkeypatch.setattr(emulator_umma, "commit_of", lambda checkout: "0123456789ab")
+    (tmp_path / "emulator_umma.json").write_text('{"rows": [{"case": "kept"}]}')
+    command = ["--turns", "copy_threads", "--before", str(ROOT), "--count", "3"]
+    assert emulator_umma.main(command) == 0
+    found = json.loads((tmp_path / "emulator_umma.json").read_text())
+    assert found["rows"] == [{"case": "kept"}]
+    row = found["turns"]["copy_threads"]
+    assert (row["recorded"]["before"], row["launches"]) == ("0123456789ab", 3)
+    assert min(row["before_s"], row["after_s"], row["after_by_before"]) > 0
 
 
 def test_emulator_umma__refuses_times_of_another_library(monkeypatch, tmp_path):

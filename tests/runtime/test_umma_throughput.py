@@ -111,13 +111,16 @@ def test_main__takes_the_mmas_and_stages_that_it_is_given(monkeypatch, capsys):
     monkeypatch.setattr(runtime, "discover", lambda: Discovery((B200,), "13.0", None))
     monkeypatch.setattr(bench, "measure", lambda gpu, cases: given.extend(cases) or [])
     monkeypatch.setattr(bench.Path, "write_text", lambda *_, **__: None)
-    assert bench.main(["--n", "128", "--stages", "5", "--output", "unused.json"]) == 0
+    assert bench.main(["--n", "64", "192", "--stages", "5", "--output", "unused.json"]) == 0
     scheduled = [case for case in given if case.kernel == "umma_scheduled"]
-    assert {(case.columns, case.stages) for case in scheduled} == {(128, 5)}
+    assert {(case.columns, case.stages) for case in scheduled} == {(64, 5), (192, 5)}
     assert {case.sms for case in scheduled} == {1, 2}
     with pytest.raises(SystemExit):
         bench.main(["--stages", "9", "--n", "256"])
     assert "--stages 9: shared memory has no room" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        bench.main(["--stages", "4", "0"])
+    assert "--stages 0: a kernel has at least one" in capsys.readouterr().err
 
 
 def test_main__writes_a_file_named_by_the_gpu(monkeypatch, tmp_path, capsys):

@@ -282,6 +282,10 @@ SCENES: dict[str, Scene | Product | Warpgroup | ChangedMap | Chain | Factors] = 
         + LD,
         tensor=True,
     ),
+    "lanes left out": Scene(
+        COLUMNS + STORED + LD.replace("[%d]", "[%tmem]") + WAIT_LD + BAR,
+        tensor=True,
+    ),
     "wrong lanes": Scene(COLUMNS + STORED + "add.u32 %d, %d, 0x100000;\n" + LD + WAIT_LD, tensor=True),
     "operand in a wrong lane": Scene(SETUP + multiply(column=0x100000) + done(), tensor=True),
     "tensor memory leak": Scene("ret;\n", tensor=True),

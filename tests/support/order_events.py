@@ -194,7 +194,7 @@ class Teller(Observer):
         for thread in self.warps(bundle, mask):
             self.tell(Leave(thread, ("cluster", thread.cluster), scope="cluster"))
 
-    def mbarrier_arrived(self, barrier: Any, origin: Any, work: Any) -> None:
+    def mbarrier_arrived(self, barrier: Any, origin: Any, work: Any, lanes: Any) -> None:
         relaxed = "relaxed" in origin.site.instruction.modifiers and not self.fenced
         by = self.thread(origin) if work is None else work
         self.tell(Arrive(by, barrier, "relaxed" if relaxed else "release", "cluster"))

@@ -11,11 +11,13 @@ from __future__ import annotations
 import dataclasses
 import datetime as dt
 import json
+import math
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from benchmarks import umma_throughput as bench
 from cutecourse.kernels.spec import runs_on
 from tools.cases import ptx_cases, ptx_recordings
 from tools.cases.ptx_cases import Case
@@ -27,7 +29,11 @@ TARGETS = {"10.0": "sm_100a", "10.3": "sm_103a"}
 """The target of the cases with an `a`, by a GPU's compute capability."""
 MAX_BYTES = 1 << 20
 _HEAD = ("machine", "driver", "driver_cuda", "python", "date", "commit")
-_TILE_ROWS = 128  # of a result, each compared in one row
+_PARTS = {*_HEAD, "compute_capability", "cases", "refused", "throughput", "throughput_failed"}
+_PLAIN = re.compile(r"[\w .,:()/+-]{1,80}", re.ASCII)  # what stands on a page
+_MACHINE = re.compile(r"\bG?B([123])00\b")  # a B300 has compute capability 10.3, those before it have 10.0
+_FIRST_CASE = dt.date(2026, 11, 21)
+_MOST_TFLOPS = 3000  # 160 SMs at 2.2 GHz, 8192 operations per cycle
 
 
 class BadPack(AuthoringError):
@@ -93,8 +99,8 @@ def check(path: Path, cases: Iterable[Case] | None = None) -> Seen:
     if len(text) > MAX_BYTES:
         raise BadPack(f"{path.name}: {len(text)} bytes; a pack has at most {MAX_BYTES}.")
     try:
-        pack = json.loads(text)
-    except ValueError as error:
+        pack = json.loads(text, object_pairs_hook=_each_once)
+    except (ValueError, RecursionError) as error:
         raise BadPack(
             f"{path.name}: no JSON ({error}); make it with `python -m tools.blackwell_pack`."
         ) from error
@@ -114,9 +120,7 @@ def check(path: Path, cases: Iterable[Case] | None = None) -> Seen:
         else:
             agree.append(name)
     rows = pack.get("throughput")
-    problems += _row_problems(rows)
-    if not rows and not pack.get("throughput_failed"):
-        problems.append("throughput: no row, and no reason why")
+    problems += _row_problems(rows, pack.get("throughput_failed"))
     if problems:
         raise BadPack(f"{path.name} is refused:\n" + "\n".join(f"  {one}" for one in problems))
     assert isinstance(rows, list)
@@ -137,6 +141,16 @@ def accepted(folder: Path = FOLDER) -> list[Seen]:
     return [check(path) for path in sorted(folder.glob("*.json"))]
 
 
+def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A JSON object. Errors: ValueError, where a key stands twice; a reader would see only one of them."""
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in found:
+            raise ValueError(f"{key} stands there twice")
+        found[key] = value
+    return found
+
+
 def _whole(pack: dict[str, Any]) -> bool:
     """Return whether a pack has its parts: entries and reasons, by case."""
     parts = ((pack.get("cases"), dict), (pack.get("refused"), str))
@@ -146,20 +160,29 @@ def _whole(pack: dict[str, Any]) -> bool:
 
 
 def _head_problems(pack: dict[str, Any]) -> list[str]:
-    problems = [
-        f"{key}: not said"
-        for key in _HEAD
-        if not isinstance(pack.get(key), str) or pack[key] in ("", "unknown")
-    ]
+    problems = [f"{key}: no part of a pack" for key in sorted(pack.keys() - _PARTS)]
+    for key in _HEAD:
+        said = pack.get(key)
+        if not isinstance(said, str) or said in ("", "unknown"):
+            problems.append(f"{key}: not said")
+        elif not _PLAIN.fullmatch(said):
+            problems.append(f"{key}: {said[:80]!r} is no plain line of at most 80 letters and digits")
     if pack.get("compute_capability") not in TARGETS:
         problems.append(
             f"compute_capability: {pack.get('compute_capability')!r} is none of {', '.join(TARGETS)}"
         )
     if problems:
         return problems
+    if not (machine := _MACHINE.search(pack["machine"])):
+        problems.append(f"machine: {pack['machine']!r} is no Blackwell with tcgen05, such as 'NVIDIA B200'")
+    elif (capability := "10.3" if machine[1] == "3" else "10.0") != pack["compute_capability"]:
+        problems.append(f"compute_capability: a GPU called {pack['machine']!r} has {capability}")
     try:
-        if dt.date.fromisoformat(pack["date"]) > dt.datetime.now(dt.UTC).date() + dt.timedelta(days=1):
+        date = dt.date.fromisoformat(pack["date"])
+        if date > dt.datetime.now(dt.UTC).date() + dt.timedelta(days=1):
             problems.append(f"date: {pack['date']} is still to come")
+        elif date < _FIRST_CASE:
+            problems.append(f"date: {pack['date']} is before the first case")
     except ValueError:
         problems.append(f"date: {pack['date']!r} is no day such as 2026-11-26")
     if not re.fullmatch(r"[0-9a-f]{7,40}", pack["commit"]):
@@ -209,30 +232,60 @@ def _difference(case: Case, entry: dict[str, Any]) -> str:
     return ""
 
 
-def _row_problems(rows: Any) -> list[str]:
-    """Each row of the throughput was checked, is its own arithmetic, and is not faster than its bound."""
+def _row_problems(rows: Any, failed: Any) -> list[str]:
+    """Each case of the benchmark has a row or a reason; a row is checked and not faster than its bound."""
     if not isinstance(rows, list):
         return ["throughput: no list of rows"]
+    if not isinstance(failed, list) or not all(isinstance(why, str) and why for why in failed):
+        return ["throughput_failed: no list of reasons"]
     problems = []
+    ways = bench.cases()
+    if len(rows) + len(failed) != len(ways):
+        problems.append(
+            f"throughput: {len(rows)} rows and {len(failed)} failures, of {len(ways)} cases of the benchmark"
+        )
+    places: dict[bench.Case, int] = {}
     for place, row in enumerate(rows):
         try:
-            m, n, k = row["mnk"]
-            speed = 2 * m * n * k / row["seconds"] / 1e12
-            bound = min(filter(None, row["bound_tflops"].values()))
-            if abs(row["tflops"] / speed - 1) > 1e-6:
-                problems.append(
-                    f"throughput, row {place}: {row['tflops']:.1f} TFLOP/s, but its seconds give {speed:.1f}"
-                )
-            elif speed > bound:
-                problems.append(
-                    f"throughput, row {place}: {speed:.0f} TFLOP/s are more than its bound {bound:.0f}"
-                )
-            if row["rows_checked"] != -(-m // _TILE_ROWS):
-                problems.append(
-                    f"throughput, row {place}: {row['rows_checked']} rows checked of {-(-m // _TILE_ROWS)}"
-                )
-            if not isinstance(row["kernel"], str):
-                problems.append(f"throughput, row {place}: no kernel")
-        except (AttributeError, KeyError, TypeError, ValueError, ZeroDivisionError) as error:
-            problems.append(f"throughput, row {place}: {type(error).__name__} {error}")
+            given: dict[str, Any] = {one.name: row[one.name] for one in dataclasses.fields(bench.Case)}
+            given |= {name: tuple(value) for name, value in given.items() if isinstance(value, list)}
+            case = bench.Case(**given)
+            if case not in ways:
+                said = f"no case of the benchmark: {case}, {case.mnk}"
+            elif (first := places.setdefault(case, place)) != place:
+                said = f"the same case as row {first}"
+            else:
+                said = _row_problem(case, row)
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            said = f"{type(error).__name__} {error}"
+        if said:
+            problems.append(f"throughput, row {place}: {said}")
     return problems
+
+
+def _row_problem(case: bench.Case, row: dict[str, Any]) -> str:
+    """What is wrong with the numbers of a case's row; empty if nothing is."""
+    for key in ("seconds", "tflops"):
+        if not _is_positive(row[key]):
+            return f"{key} is {row[key]!r}, which is no positive number"
+    bounds = row["bound_tflops"]
+    cores, memory = bounds.get("tensor_cores"), bounds.get("memory")
+    if not _is_positive(cores) or cores > _MOST_TFLOPS:
+        return f"the tensor cores' bound is {cores!r}; a Blackwell has at most {_MOST_TFLOPS} TFLOP/s"
+    if memory is not None and not _is_positive(memory):
+        return f"the memory's bound is {memory!r}"
+    speed = bench.flops(case.mnk) / row["seconds"] / 1e12
+    bound = cores if memory is None else min(cores, memory)
+    tiles = -(-case.mnk[0] // bench.TILE_ROWS)  # each compared in one row
+    if abs(row["tflops"] / speed - 1) > 1e-6:
+        return f"{row['tflops']:.1f} TFLOP/s, but its seconds give {speed:.1f}"
+    if speed > bound:
+        return f"{speed:.0f} TFLOP/s are more than its bound {bound:.0f}"
+    if row["rows_checked"] != tiles:
+        return f"{row['rows_checked']} rows checked of {tiles}"
+    return ""
+
+
+def _is_positive(value: Any) -> bool:
+    """Return whether a value of a JSON file is a number above 0 and finite."""
+    return type(value) in (int, float) and math.isfinite(value) and value > 0

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import datetime as dt
 import json
+import math
 import platform
 import zlib
 from pathlib import Path
@@ -41,8 +42,12 @@ def pack(values: np.ndarray) -> dict[str, Any]:
 
 
 def unpack(packed: dict[str, Any], like: np.ndarray) -> np.ndarray:
-    """The array that `pack` was given; `like` has its type."""
-    raw = zlib.decompress(base64.b64decode(packed["bytes"]))
+    """The array that `pack` was given; `like` has its type. Errors: ValueError, for bytes that don't fit."""
+    size = math.prod(packed["shape"]) * like.itemsize
+    stream = zlib.decompressobj()
+    raw = stream.decompress(base64.b64decode(packed["bytes"], validate=True), size + 1)
+    if len(raw) > size:
+        raise ValueError(f"holds more than {size} bytes")
     return np.frombuffer(raw, dtype=np.uint8).view(like.dtype).reshape(packed["shape"])
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 _ROW = 75  # elements of a row of exercise 16.1
 _Items = list[tuple[int, int]]
+_OTHERS_TURN = re.compile(r"warp 1: line \d+, waits at barrier 2|warp 2: line \d+, waits at barrier 1")
 
 
 @exercise(
@@ -43,6 +45,10 @@ def check_row_sum(answer: object) -> str:
     unjoined = np.column_stack([right[:, 0], total.sum(1)])
     never, sums = _of_lanes(x, rescales=False)
     unscaled = np.column_stack([right[:, 0], (sums * 2.0 ** (never - right[:, :1])).sum(1)])
+    from_zero = np.maximum(right[:, :1], 0)
+    from_zero = np.column_stack([from_zero, right[:, 1:] * np.exp2(right[:, :1] - from_zero)])
+    whole_warps = _joined(*_of_lanes(x[:, :64]))
+    even = _joined(m[:, ::2], total[:, ::2])
     given: dict[str, Any] = {"x": x, "y": np.full((6, 2), UNWRITTEN, np.float32)}
     same_outputs(
         answer,
@@ -55,6 +61,10 @@ def check_row_sum(answer: object) -> str:
                 (np.column_stack([m[:, 0], total[:, 0]]), "This is lane 0's part of each row. The other 31 lanes have theirs."),
                 (np.column_stack([right[:, 0], total[:, 0]]), "The maximum is the row's, and the sum is lane 0's alone."),
                 (unjoined, "You added the lanes' sums as they were. Each is measured against its own lane's maximum."),
+                (from_zero, "In rows 2 and 4 no element is above zero, and the maximum starts at zero. Start below all finite elements."),
+                (whole_warps, "Columns 64 to 74 are missing: the third step of 32 columns is a part of one."),
+                (even, "One shuffle is missing: lane 0 has joined with the lanes of even number only. Five offsets join 32 lanes."),
+                (right[:, ::-1], "The maximum goes to Y[row, 0] and the sum to Y[row, 1]."),
                 (unscaled, "When a lane's maximum grows, its sum so far has to be multiplied by 2^(old - new)."),
             ]
         },
@@ -102,6 +112,14 @@ def _of_lanes(
         total[:, lanes] = total[:, lanes] * factor + 2.0 ** (part - new)
         m[:, lanes] = new
     return m, total
+
+
+def _joined(m: np.ndarray[Any, Any], total: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """The maximum and the sum of each row, from those of its lanes."""
+    import numpy as np
+
+    top = m.max(1, keepdims=True)
+    return np.column_stack([top[:, 0], (total * 2.0 ** (m - top)).sum(1)])
 
 
 @exercise(
@@ -218,18 +236,26 @@ def check_mask(answer: object) -> str:
 )
 def check_causal_order(answer: object) -> str:
     """A list of causal blocks that loads all CTAs alike."""
-    cases = [(16, 16, 132), (8, 32, 64), (4, 12, 10), (3, 8, 5)]
+    cases = [(8, 32, 64), (16, 16, 132), (4, 12, 10), (3, 8, 5)]
     for case, order in zip(cases, returned(answer, cases, what="the list of all (head, block)"), strict=True):
         heads, blocks, ctas = case
         where = f"causal_order({heads}, {blocks}, {ctas})"
         items = [(head, block) for head in range(heads) for block in range(blocks)]
+        if not isinstance(order, tuple):
+            raise WrongAnswer("Return a list.", where=where, expected="a list", got=type(order).__name__)
         try:
-            complete = sorted(tuple(item) for item in order) == items
+            given = sorted(tuple(item) for item in order)
         except TypeError:
-            complete = False
-        if not complete:
+            given = []
+        if given != items:
+            turned = given == sorted((block, head) for head, block in items)
             raise WrongAnswer(
-                "The list has to hold each (head, block) once.", where=where, expected=f"{len(items)} pairs"
+                "Each item is (head, block), and here the block stands first."
+                if turned
+                else "The list has to hold each (head, block) once.",
+                where=where,
+                expected=f"{len(items)} pairs",
+                got=f"{len(given)}",
             )
         least, got = _slowest(_snake(heads, blocks, ctas), ctas), _slowest(order, ctas)
         if got <= least:
@@ -239,6 +265,8 @@ def check_causal_order(answer: object) -> str:
             said = "The list is sorted by cost, and in each round the same CTAs get the dearer items."
         elif got >= _slowest(items, ctas):
             said = "This is no better than one head after the other."
+        elif got <= least + 1:
+            said = "This is one tile from the least: who got most in one round has to get least in the next."
         else:
             said = "Some CTA still gets dear items again and again."
         raise WrongAnswer(
@@ -267,6 +295,8 @@ def check_turn(answer: object) -> str:
         {"o": _of_keys(given)},
         emulator_first=True,
         reports={
+            _OTHERS_TURN: "A consumer waits at the barrier of the other's turn, and not at its own.",
+            "BarrierError": "64 threads complete a turn: 32 that wait and 32 that arrive.",
             "waits at barrier 1": "The first consumer never gets its turn.",
             "waits at barrier 2": "The second consumer never gets its turn.",
             "DeadlockError": "The kernel stands still.",
@@ -280,6 +310,11 @@ def check_turn(answer: object) -> str:
             "The result is right, but the consumers no longer take turns.",
             expected="4 waits at barrier 1 and 4 at barrier 2, one per tile",
             got=f"{turns[1]} and {turns[2]}",
+        )
+    if own := {(1, 1), (2, 2)} & {(event.warp, event["number"]) for event in trace.of("barrier.arrive")}:
+        raise WrongAnswer(
+            "The result is right, but a consumer gives a turn to itself, so nobody waits for the other.",
+            got=", ".join(f"warp {warp} arrives at barrier {number}" for warp, number in sorted(own)),
         )
     return "A turn is given, not taken: a warp waits at its own barrier and arrives at the other's."
 

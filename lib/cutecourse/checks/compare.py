@@ -265,12 +265,16 @@ def repaired_text(answer: object, exercise: str, *others: object) -> str:
     """Return the answer to a bug hunt: a text that differs from the broken one.
 
     others  are further texts of the broken kernel that the exercise gives, such as its twin's.
-    Errors: WrongAnswer for a text as it was given, and for what is no text.
+    Errors: WrongAnswer for a text as it was given, for a single line, and for what is no text.
     """
     from cutecourse.kernels import broken_text
 
     if not isinstance(answer, str):
         raise WrongAnswer("Give the kernel's whole text.", expected="a str", got=type(answer).__name__)
+    if "\n" not in answer.strip():
+        raise WrongAnswer(
+            "Give the kernel's whole text with the corrected line in it, and not that line alone."
+        )
     if answer.strip() in [str(text).strip() for text in (broken_text(exercise), *others)]:
         raise WrongAnswer(
             "Nothing has changed: this is the broken text as it was. `replace` returns the same text if it "

@@ -18,6 +18,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, redirect_stdout
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -108,11 +109,25 @@ def register(subparsers: Any) -> None:
     parser.add_argument(
         "--order", metavar="FILE", help="run the order of events that `cutecourse prove --save` has written"
     )
+    parser.add_argument(
+        "--then",
+        nargs=argparse.REMAINDER,
+        metavar="FILE [--grid ... --arg ...]",
+        help="launch this kernel next, as one that may begin before the first has ended, and report what it"
+        " uses without griddepcontrol.wait; all options behind it are its own, a file that both name is one"
+        " array, and --trace, --events and --memory show the second launch",
+    )
     parser.set_defaults(run=_run)
 
 
 def add_launch(parser: argparse.ArgumentParser) -> None:
     """Add the arguments that say what is launched, and within which limits."""
+    _add_kernel(parser)
+    _add_limits(parser)
+
+
+def _add_kernel(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments that say which kernel is launched, and how."""
     parser.add_argument("file", help="the PTX text")
     parser.add_argument("--entry", help="which kernel, if the text has several")
     parser.add_argument("--grid", type=extents, default=(1, 1, 1), help="CTAs, as 2,1,1 (default: 1)")
@@ -127,6 +142,10 @@ def add_launch(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--arg", action="append", default=[], metavar="ARG", help="an argument of the kernel, in order"
     )
+
+
+def _add_limits(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments that hold for all launches of a command line."""
     parser.add_argument(
         "--arithmetic",
         default=DEFAULT_ARITHMETIC,
@@ -243,13 +262,21 @@ def prepared(
             raise InputError(f"--{name} {given}: give a number greater than 0")
     limit = int(arguments.max_memory * 2**30)
     with _at_most(arguments.timeout, limit):
-        checked = read_module(read_ptx(arguments.file))
-        entry = find_entry(checked.module, arguments.entry)
         made = Arguments(limit)
-        values = made.make(arguments.arg, parameters(checked.functions[entry.name]))
-        options = _options(arguments, entry, values)
-        findings.kernel, findings.launch = entry.name, {name: options[name] for name in _LAUNCH}
+        checked, options = _launch_of(arguments, arguments, made, findings)
         yield checked, options, made
+
+
+def _launch_of(
+    kernel: argparse.Namespace, limits: argparse.Namespace, made: Arguments, findings: Findings
+) -> tuple[CheckedModule, dict[str, Any]]:
+    """The module of a launch, and its arguments. Errors: InputError, PtxError."""
+    checked = read_module(read_ptx(kernel.file))
+    entry = find_entry(checked.module, kernel.entry)
+    values = made.make(kernel.arg, parameters(checked.functions[entry.name]))
+    options = _options(kernel, limits, entry, values)
+    findings.kernel, findings.launch = entry.name, {name: options[name] for name in _LAUNCH}
+    return checked, options
 
 
 def _emulate(arguments: argparse.Namespace, findings: Findings) -> int:
@@ -261,6 +288,9 @@ def _emulate(arguments: argparse.Namespace, findings: Findings) -> int:
     if arguments.explore is not None and (arguments.explore < 2 or traced):
         why = "takes no --trace, no --events and no --memory" if traced else "takes 2 seeds or more"
         raise InputError(f"--explore {arguments.explore}: it {why}")
+    if arguments.then is not None and (arguments.explore is not None or arguments.order is not None):
+        raise InputError("--then runs two launches in one order, so it takes no --explore and no --order")
+    then = None if arguments.then is None else _then_parser().parse_args(arguments.then)
     recorder = new_recorder(arguments.trace, arguments.events)
     accesses = AccessLog() if arguments.memory else None
     with prepared(arguments, findings) as (checked, options, made):
@@ -273,6 +303,11 @@ def _emulate(arguments: argparse.Namespace, findings: Findings) -> int:
         if arguments.explore is not None:
             findings.exploration = _explore(arguments, checked, options)
             return _explored(findings.exploration)
+        first = None
+        if then is not None:
+            first = launch(checked, **options, seed=arguments.seed, has_dependents=True)
+            checked, options = _launch_of(then, arguments, made, findings)
+            options |= {"keep_going": arguments.keep_going, "primary": first}
         try:
             result = launch(checked, **options, seed=arguments.seed, recorder=recorder, accesses=accesses)
         except CourseError:
@@ -282,10 +317,13 @@ def _emulate(arguments: argparse.Namespace, findings: Findings) -> int:
             except InputError as wrong:
                 _say(wrong, NOT_RUN)
             raise
+    for one in (result,) if first is None else (first, result):
+        if one.printed:
+            print(one.printed, end="" if one.printed.endswith("\n") else "\n")
+        print(_summary(one))
+    if first is not None:
+        result = replace(result, notes=(*first.notes, *result.notes))
     findings.result = result
-    if result.printed:
-        print(result.printed, end="" if result.printed.endswith("\n") else "\n")
-    print(_summary(result))
     for path, array in made.saved.items():
         _save(path, array)
         findings.saved.append({"file": path, "dtype": str(array.dtype), "shape": list(array.shape)})
@@ -318,24 +356,33 @@ def _explored(found: Exploration) -> int:
     return statuses.get(first.error or "", WRONG) if found.agree else WRONG
 
 
-def _options(arguments: argparse.Namespace, entry: Function, values: Sequence[Any]) -> dict[str, Any]:
-    """The launch as the command line has it, but for its seed."""
-    block = arguments.block or (*(entry.directive("reqntid") or ()), 1, 1)[:3]
-    if arguments.block is None and entry.directive("reqntid") is None:
+def _then_parser() -> argparse.ArgumentParser:
+    """What reads the words behind --then."""
+    parser = argparse.ArgumentParser(prog="cutecourse emulate ... --then", add_help=False)
+    _add_kernel(parser)
+    return parser
+
+
+def _options(
+    kernel: argparse.Namespace, limits: argparse.Namespace, entry: Function, values: Sequence[Any]
+) -> dict[str, Any]:
+    """A launch as the command line has it, but for its seed."""
+    block = kernel.block or (*(entry.directive("reqntid") or ()), 1, 1)[:3]
+    if kernel.block is None and entry.directive("reqntid") is None:
         raise InputError(
             f"{short_name(entry.name)} has no .reqntid. Say with --block how many threads a CTA has."
         )
     return {
         "entry": entry.name,
-        "grid": arguments.grid,
+        "grid": kernel.grid,
         "block": block,
-        "cluster": arguments.cluster,
-        "dynamic_smem": arguments.smem,
-        "cooperative": arguments.cooperative,
+        "cluster": kernel.cluster,
+        "dynamic_smem": kernel.smem,
+        "cooperative": kernel.cooperative,
         "args": values,
-        "max_instructions": arguments.budget,
-        "arithmetic": arguments.arithmetic,
-        "hazards": _hazards(arguments),
+        "max_instructions": limits.budget,
+        "arithmetic": limits.arithmetic,
+        "hazards": _hazards(limits),
     }
 
 

@@ -88,6 +88,7 @@ __all__ = [
     "TensorMemoryFreed",
     "TensorMemoryHazard",
     "TensorMemoryLanesError",
+    "TensorMemoryLanesLeftOut",
     "TensorMemoryLeak",
     "TensorMemoryLoadUnderWay",
     "TensorMemoryOperandError",
@@ -433,14 +434,14 @@ class SharedMemoryRace(EmulatorError):
 
 
 class LanesNotOrdered(EmulatorError):
-    """Two lanes of a warp use the same bytes of shared memory, one writes, and nothing orders them."""
+    """A lane uses memory before it has met the lane of its warp that wrote, read or waited for it."""
 
     hazard = Hazard(
         "lanes not ordered",
         "warning",
         "the lanes of a warp may run apart; where they stay together, the bytes are there",
-        what="two lanes of a warp use the same bytes of shared memory, at least one writes, and no"
-        " bar.warp.sync or other barrier stands between the two",
+        what="two lanes of a warp use the same bytes of shared memory, at least one writes, or one lane uses"
+        " what only another one has waited for, and no bar.warp.sync or other barrier stands between the two",
     )
 
 
@@ -623,13 +624,24 @@ class TensorMemoryFreed(TensorMemoryAccessError):
 class TensorMemoryLanesError(TensorMemoryAccessError):
     """A tcgen05.ld or st names lanes of tensor memory that its warp cannot reach.
 
-    If a launch lowers the hazard, the warp accesses its own lanes, as the hardware does.
+    If a launch lowers the hazard, the warp accesses its own lanes.
     """
 
     hazard = Hazard(
         "wrong lanes",
         "error",
-        "the document leaves the behaviour undefined; DeepGEMM relies on the warp's own lanes",
+        "the document lets each warp access its own 32 lanes only, and nothing says what others give",
+    )
+
+
+class TensorMemoryLanesLeftOut(TensorMemoryAccessError):
+    """A tcgen05.ld or st of a warp has no lane in its address, so it names warp 0's lanes."""
+
+    hazard = Hazard(
+        "lanes left out",
+        "note",
+        "the document lets each warp access its own 32 lanes only; the hardware adds them to such an address,"
+        " which DeepGEMM relies on, but code that ptxas makes for a debugger checks it",
     )
 
 

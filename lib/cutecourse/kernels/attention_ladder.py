@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from cutecourse.kernels.files import KernelFile
+from collections.abc import Callable
+
+from cutecourse.kernels.files import KernelFile, KernelFunction, kernel_text
 from cutecourse.kernels.spec import LaunchSpec, SpecError, Tensor, TensorMapSpec
 from cutecourse.layout import parse
 
-__all__ = ["RUNGS", "attention_spec", "ring_bytes"]
+__all__ = ["RUNGS", "attention_spec", "causal_twin", "ring_bytes"]
 
 RUNGS = (
     "attention_one",
@@ -88,3 +90,24 @@ def ring_bytes(file: KernelFile, keys: int, stages: int, consumers: int) -> int:
     """Shared memory of a kernel with roles: stages for K and V, each consumer's rows of Q, their barriers."""
     depth, rows = file.constant("D"), file.constant("ROWS")
     return int(stages * (keys * depth * 2 + 2 * 8) + consumers * (rows * depth * 2 + 8))
+
+
+def causal_twin(spec: LaunchSpec, fits: Callable[..., object], which: str) -> str:
+    """The text of a twin for several heads of one batch, so that the tensor maps have three modes.
+
+    fits   says whether the twin is for these arguments of `host_for`.
+    which  the arguments that it is for, in words.
+
+    Errors: SpecError for others.
+    """
+    assert spec.module is not None
+    assert isinstance(spec.host, KernelFunction)
+    assert spec.host.arguments is not None
+    q = spec.params[0]
+    assert isinstance(q, Tensor)
+    *_, heads, batches = (extent or 0 for extent in q.extents)
+    if not fits(*spec.host.arguments) or heads == 1 or batches > 1:
+        raise SpecError(
+            f"{spec.name}: its twin is for causal attention of several heads of one batch only, {which}."
+        )
+    return kernel_text(spec.module, "twin.ptx")

@@ -53,7 +53,7 @@ _NEEDED = (
 )
 PUZZLE = "puzzle"
 """The repaired text with another mistake, for an exercise."""
-_ALLOWED = {*_NEEDED, "delay", PUZZLE}
+_ALLOWED = {*_NEEDED, "said", "delay", PUZZLE}
 _NAPS = 4
 """A nap is a nanosleep of a millisecond, the longest that there is."""
 
@@ -113,6 +113,7 @@ class Exhibit:
     reports   the classes of the emulator's errors that are right for the broken kernel, the likeliest first;
               `look_for` what in such a report points to this bug.
     chapter   the page that explains the matter, such as "07b_tma_in_motion".
+    said      what its source says of the symptom, word for word, for who searches.
     delay     how to make the bug likelier on a GPU; None where no delay of a thread does that.
     puzzle    a part of the repaired text, and what stands in its place in `text("puzzle")`.
     """
@@ -131,6 +132,7 @@ class Exhibit:
     reports: tuple[str, ...]
     look_for: str
     chapter: str
+    said: tuple[str, ...] = ()
     delay: Latecomer | None = None
     puzzle: tuple[str, str] | None = None
 
@@ -229,15 +231,14 @@ def exhibits() -> dict[str, Exhibit]:
         missing = [name for name in _NEEDED if not fields.get(name)]
         if missing or set(fields) - _ALLOWED:
             raise ExhibitError(
-                f"{path.parent.name}/exhibit.json must have {', '.join(_NEEDED)}, perhaps delay and puzzle,"
-                f" and nothing else; it lacks {', '.join(missing) or 'none of them'}."
+                f"{path.parent.name}/exhibit.json must have {', '.join(_NEEDED)}, perhaps said, delay and"
+                f" puzzle, and nothing else; it lacks {', '.join(missing) or 'none of them'}."
             )
         name = path.parent.name
         delay = Latecomer(**fields.pop("delay")) if "delay" in fields else None
         puzzle = tuple(fields.pop(PUZZLE)) if PUZZLE in fields else None
-        found[name] = Exhibit(
-            name, **{**fields, "reports": tuple(fields["reports"]), "delay": delay, "puzzle": puzzle}
-        )
+        words = {key: tuple(fields[key]) for key in ("reports", "said") if key in fields}
+        found[name] = Exhibit(name, **{**fields, **words, "delay": delay, "puzzle": puzzle})
     return found
 
 

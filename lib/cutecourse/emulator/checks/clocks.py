@@ -10,8 +10,10 @@ Numbers are stored in the form in which they are compared. An action's *tag* is 
 the PTX line in the low bits. A clock's entry is the count after the last known one, shifted likewise. So a
 clock knows an action if the action's tag is less than the entry. Every clock knows count 0, for no action.
 
-Simplified: a warp has one clock, so a wait of one lane counts for all lanes. Counts stop at the largest that
-            fits. All later actions share that count, so a clock that knows one of them knows them all.
+A warp has one clock here. What only some of its lanes know is in `emulator.checks.race_parts`.
+
+Simplified: counts stop at the largest that fits. All later actions share that count, so a clock that knows
+            one of them knows them all.
 Source:     Flanagan and Freund, FastTrack: Efficient and Precise Dynamic Race Detection (PLDI 2009);
             PTX ISA 9.0, Memory Consistency Model, Causality order.
 """
@@ -26,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cutecourse.emulator.core.bundle import Bundle, Cohort
-from cutecourse.emulator.core.kinds import all_true
+from cutecourse.emulator.core.kinds import WARP_SIZE, all_true
 
 __all__ = ["BarrierClock", "Clocks", "Component", "Row"]
 
@@ -39,11 +41,14 @@ _ROOM = 16
 class Component(NamedTuple):
     """Something that counts its actions: "warp", "fence", "mbarrier", "mma", "wgmma", "bulk" or "grid".
 
+    "lane" is for the lanes of a warp that tell others by themselves of what they did, with the warp's counts,
+    and "tensor" for what a warp does to tensor memory as one.
+
     A "fence" counts the actions of its warp that a proxy fence follows, "shown" those that other CTAs see,
     "copies" how often its cp.async copies were made.
 
     `number` is the warp in its CTA, for "wgmma" the warpgroup, for "mbarrier" the offset in shared memory.
-    `lane` is the lane that issues, for "mma" and "bulk".
+    `lane` is the lane that issues, for "mma" and "bulk", or that acts, for "lane".
     """
 
     kind: str
@@ -64,8 +69,8 @@ class BarrierClock:
     gathered: Row | None = None
     done: Row | None = None
     """The clocks of all arrivals up to the last complete phase, merged."""
-    made: tuple[int, int] = (0, 0)
-    """The component and the tag of its mbarrier.init."""
+    made: tuple[int, int, int] = (0, 0, 0)
+    """The warp, the lane and the tag of its mbarrier.init."""
 
     def arrive(self, row: Row) -> None:
         """Merge the clock of something that arrives at the barrier."""
@@ -93,7 +98,9 @@ class Clocks:
     has been shown: an arrival with the scope of its CTA tells of them, and shows them to that CTA alone.
     """
 
-    def __init__(self, cohort: Cohort, line_bits: int) -> None:
+    def __init__(self, cohort: Cohort, line_bits: int, *, by_lane: bool = False) -> None:
+        """`by_lane` lets each lane tell others only of what it has done itself."""
+        self.by_lane = by_lane
         per_block = cohort.machine.warps_per_block
         self.clusters = cohort.n
         self.per_block = per_block
@@ -113,6 +120,10 @@ class Clocks:
         self.across = cohort.size > 1
         if self.across:
             self.components += [one._replace(kind="shown") for one in warps]
+        self.of_fences = slice(self.warps, len(self.components))
+        """The entries that say what is fenced and what is shown."""
+        self.lane_components = np.repeat(np.arange(self.warps)[:, None], WARP_SIZE, axis=1)
+        """For each warp and lane the component in which others know the lane: the warp's, or its own."""
         self.numbers: dict[Component, int] = {c: i for i, c in enumerate(self.components)}
         self.known = self._fresh(self.warps, cohort.n, len(self.components) + _ROOM)
         every = np.arange(self.warps)
@@ -154,6 +165,36 @@ class Clocks:
                 self.known = more
                 self.changed = [True] * self.warps
         return found
+
+    def of_warp(self, bundle: Bundle) -> int:
+        """The component that counts what a warp does as one, whichever lane tells others of it."""
+        if not self.by_lane:
+            return bundle.number
+        return self.component("tensor", bundle.rank, bundle.warp)
+
+    def of_lanes(self, row: Row, warp: int) -> NDArray[np.uint32]:
+        """A clock's entry for each lane of a warp."""
+        found: NDArray[np.uint32] = np.maximum(row[warp], row[self.lane_components[warp]])
+        return found
+
+    def entries(self, row: Row, who: NDArray[Any], held: NDArray[np.uint8]) -> NDArray[np.uint32]:
+        """A clock's entries for some components or, for a warp's, for its lanes `held` (`LaneUses.wrote`).
+
+        Of several lanes it is the least.
+        """
+        found: NDArray[np.uint32] = row[who]
+        if not self.by_lane:
+            return found
+        of_lanes = row[self.lane_components[np.minimum(who, self.warps - 1)]]
+        place = (np.maximum(held, 1) - 1)[..., None].astype(np.int64)
+        one = np.take_along_axis(of_lanes, place, axis=-1)[..., 0]
+        one = np.where(held == 0, of_lanes.min(axis=-1), one)
+        return np.where(who < self.warps, np.maximum(found, one), found)
+
+    def knows(self, row: Row, warp: int, lane: int, tag: int) -> bool:
+        """True if a clock knows an action of a lane."""
+        own = int(self.lane_components[warp, lane])
+        return tag < row.item(warp) or (own < len(row) and tag < row.item(own))
 
     # --- single clocks --------------------------------------------------------------------------------------
 
@@ -215,22 +256,6 @@ class Clocks:
             mine = own[rows, first : first + self.per_block]
             own[rows, 2 * self.warps + first : 2 * self.warps + first + self.per_block] = mine
 
-    def release(
-        self, bundle: Bundle, cluster: int, to: BarrierClock, *, away: bool = False, shows: bool = True
-    ) -> None:
-        """A warp leaves its clock at an mbarrier.
-
-        `away` is for one of another CTA; `shows` is False if the arrival has the scope of its own CTA.
-        """
-        row = self.row(bundle, cluster)
-        if away and shows:
-            self.show(bundle, cluster)
-        elif away:
-            row = row.copy()
-            self.shown(row)[:] = self.step
-        to.arrive(row)
-        self.tick(bundle, cluster)
-
     def learn(self, bundle: Bundle, cluster: int, row: Row | None) -> None:
         """A warp takes over a clock."""
         if row is not None:
@@ -259,10 +284,10 @@ class Clocks:
             return wide
         return found
 
-    def arrive(self, key: Hashable, bundle: Bundle, rows: NDArray[np.bool_]) -> None:
-        """Warps of the clusters `rows` leave their clocks at a barrier."""
+    def arrive(self, key: Hashable, bundle: Bundle, rows: NDArray[np.bool_], told: Row | None = None) -> None:
+        """Warps of the clusters `rows` leave their clocks at a barrier, or `told`."""
         gathered, _ = self._meeting(key)
-        own = self.known[bundle.number]
+        own = self.known[bundle.number] if told is None else told[None]
         if all_true(rows):
             np.maximum(gathered, own, out=gathered)
             self.tick(bundle, slice(None))
@@ -290,6 +315,16 @@ class Clocks:
         else:
             own[rows] = np.maximum(own[rows], done[rows])
         self.changed[warp] = True
+
+    def completed(self, key: Hashable, cluster: int) -> Row:
+        """The clock that a barrier of warps passes on since its last completion."""
+        found: Row = self._meeting(key)[1][cluster]
+        return found
+
+    def left(self, key: Hashable, cluster: int) -> Row:
+        """The clock that was left under a key."""
+        found: Row = self._meeting(key)[0][cluster]
+        return found
 
     def pass_on(self, key: Hashable, bundle: Bundle, rows: Any) -> None:
         """Warps take over the clock that was left under a key, and leave it with their own merged in."""

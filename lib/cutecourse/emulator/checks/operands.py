@@ -121,7 +121,9 @@ def good_operands(
     key = (number, matrix.descriptor.swizzle, matrix.kind, k_major, relative)
     if key not in provenance.good or tags.tobytes() != relative * len(firsts):
         return None
-    if any(tag >> NUMBER != number for tag in firsts) or any_true(provenance.beyond[places[:, 0, 0]]):
+    if any(tag >> NUMBER != number for tag in firsts):
+        return None
+    if provenance.any_beyond and any_true(provenance.beyond[places[:, 0, 0]]):
         return None
     steps = provenance.good[key]
     return [(tag, steps) for tag in firsts]

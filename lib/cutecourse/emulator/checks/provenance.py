@@ -106,6 +106,7 @@ class Provenance(Observer):
         self.owner: NDArray[np.int32] = np.zeros(n_chunks, dtype=np.int32)
         self.beyond: NDArray[np.bool_] = np.zeros(n_chunks, dtype=np.bool_)
         """True for the chunks of a box wholly outside its tensor, and of a reduction."""
+        self.any_beyond = False
         self.loads: list[Copy] = []
         self.good: dict[tuple[int, str, str, bool, bytes], Steps | None] = {}
         """The steps along k of operands that were found correct, by tensor map, descriptor's swizzle, element
@@ -175,7 +176,9 @@ class Provenance(Observer):
                 self._lost(old, start)
             self.owner[at] = marks
             self.tag[at] = tags
-            self.beyond[at] = not brought
+            if not brought or self.any_beyond:
+                self.beyond[at] = not brought
+                self.any_beyond = True
 
     def accessed(
         self,

@@ -13,6 +13,7 @@ import numpy as np
 
 from cutecourse.emulator.checks.clocks import Clocks
 from cutecourse.emulator.core.bundle import Bundle, Cohort
+from cutecourse.emulator.core.kinds import WARP_SIZE
 from cutecourse.emulator.core.origin import Origin
 from cutecourse.emulator.errors import ExitedCTAError
 
@@ -46,7 +47,7 @@ class RemoteUses:
             first = rank * self._clocks.per_block
             known = np.max(self._clocks.known[first : first + self._clocks.per_block, cluster], axis=0)
             for (warp, _), (tag, origin, what) in uses.items():
-                if tag >= int(known[warp]):
+                if not self._clocks.knows(known, warp, origin.lane % WARP_SIZE, tag):
                     raise origin.error(
                         ExitedCTAError,
                         f"{what} of CTA {rank} is used here, and nothing keeps that CTA from ending before."

@@ -1,14 +1,15 @@
 """The lanes of a warp in the race record: which lane last wrote or read each unit of shared memory.
 
-The lanes of a warp have one clock, so the clocks do not tell them apart. They meet at a barrier, at the wait
-for an mbarrier's phase, and at an access or a fence that may synchronize threads. If one lane has written a
-byte since then, and another lane uses it, nothing orders the two, because since Volta the lanes of a warp may
-run apart. The same holds if one lane has read a byte and another lane writes it.
+The lanes of a warp meet at a barrier, at a wait of all of them for an mbarrier's phase, and at an access or a
+fence that may synchronize threads. If one lane has written a byte since then, and another lane uses it,
+nothing orders the two, because since Volta the lanes of a warp may run apart. The same holds if one lane has
+read a byte and another lane writes it. If only some lanes wait, `emulator.checks.race_parts` says what each
+lane knows.
 
-Simplified: an arrival at an mbarrier publishes what all lanes of the warp have done. If several lanes store
-            to one place in one instruction, they and later uses of that place are not compared. Of several
-            lanes that read a place, only the last is. A proxy fence of some lanes covers all that the warp
-            knows of other warps.
+Simplified: if several lanes store to one place in one instruction, they and later uses of that place by their
+            warp are not compared. Of several lanes that read a place, only the last is, unless the launch
+            does not trust the lanes: then each lane's last read is kept. A proxy fence of some lanes covers
+            all that the warp knows of other warps.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from cutecourse.emulator.core.bundle import Bundle
 from cutecourse.emulator.core.kinds import WARP_SIZE, any_true
 
 if TYPE_CHECKING:
+    from cutecourse.emulator.checks.race_parts import Part
     from cutecourse.emulator.core.origin import Origin
 
 __all__ = ["LaneUses"]
@@ -45,9 +47,12 @@ class LaneUses:
         self.wrote: _Lanes = sparse_zeros((units,), np.uint8)
         """0 also if several lanes have written in one instruction."""
         self.read: _Lanes = sparse_zeros((columns, units), np.uint8)
+        self._reads: dict[int, NDArray[np.uint32]] = {}
+        """With lanes that are not trusted, by column, the tag of each lane's last read of each unit."""
         self.met = np.zeros((clocks.warps, clusters), dtype=np.uint32)
         """The least tag of what a warp has done since its lanes last met."""
-
+        self.compared = self.met.copy()
+        """The same, and where a warp has several parts a tag that nothing has."""
         self._fences: defaultdict[tuple[int, int], deque[tuple[int, NDArray[np.bool_]]]] = defaultdict(
             partial(deque, maxlen=_FENCES)
         )
@@ -64,7 +69,8 @@ class LaneUses:
     def meet(self, bundle: Bundle, rows: Any) -> None:
         """Lanes of the bundle's warps in some clusters come together, just after their clocks have ticked."""
         warp = bundle.number
-        self.met[warp, rows] = self._clocks.known[warp, rows, warp] - np.uint32(self._clocks.step)
+        now = self._clocks.known[warp, rows, warp] - np.uint32(self._clocks.step)
+        self.met[warp, rows] = self.compared[warp, rows] = now
 
     def fence(self, bundle: Bundle, mask: NDArray[np.bool_], apart: NDArray[np.bool_]) -> NDArray[np.uint32]:
         """Keep a proxy fence that in the clusters `apart` not all lanes of a warp run.
@@ -114,26 +120,47 @@ class LaneUses:
         if any_true(others):
             held[index[others.reshape(len(index), -1).any(axis=1)]] = 0
 
-    def note_read(self, column: int, index: NDArray[np.int64], mine: _Lanes, per: int) -> None:
+    def note_read(self, column: int, index: NDArray[np.int64], mine: _Lanes, per: int, stamp: Any) -> None:
         """Record a read."""
         held = self.read[column] if per == 1 else self.read[column].reshape(-1, per)
         held[index] = mine
+        if self._clocks.by_lane:
+            reads = self.each_read(column, per)
+            reads[mine.reshape(-1) - 1, index] = stamp if np.ndim(stamp) == 0 else stamp.reshape(-1, 1)
+
+    def each_read(self, column: int, per: int) -> NDArray[np.uint32]:
+        """The tag of each lane's last read of each item of `per` units, if the lanes are not trusted."""
+        if column not in self._reads:
+            self._reads[column] = sparse_zeros((WARP_SIZE, self.read.shape[1]), np.uint32)
+        return self._reads[column].reshape(WARP_SIZE, -1, per)
 
     def of_others(
-        self, origin: Origin, chunks: NDArray[np.int64], tags: NDArray[np.uint32], writers: NDArray[Any]
+        self,
+        origin: Origin,
+        chunks: NDArray[np.int64],
+        tags: NDArray[np.uint32],
+        writers: NDArray[Any],
+        part: Part | None,
     ) -> tuple[int, ...] | None:
         """The place of the first unit that another lane of the issuer's warp has written since they met."""
-        warp = origin.bundle.number
-        since = (writers == warp) & (tags >= self.met[warp, origin.cluster])
         held = self.wrote.reshape(-1, tags.shape[-1])[chunks]
+        since = (writers == origin.bundle.number) & self._since(origin, tags, held, part)
         return self.apart(held, self._lanes[origin.lane : origin.lane + 1], since, origin.bundle)
 
     def read_by_others(
-        self, origin: Origin, tags: NDArray[np.uint32], held: _Lanes
+        self, origin: Origin, tags: NDArray[np.uint32], held: _Lanes, part: Part | None
     ) -> tuple[int, ...] | None:
         """The place of the first unit that another lane of the issuer's warp has read since they met.
 
         `tags` and `held` are the warp's last reads of the units, and their lanes.
         """
-        since = tags >= self.met[origin.bundle.number, origin.cluster]
+        since = self._since(origin, tags, held, part)
         return self.apart(held, self._lanes[origin.lane : origin.lane + 1], since, origin.bundle)
+
+    def _since(
+        self, origin: Origin, tags: NDArray[np.uint32], held: _Lanes, part: Part | None
+    ) -> NDArray[np.bool_]:
+        if part is not None:
+            return part.since(tags, held)
+        found: NDArray[np.bool_] = tags >= self.met[origin.bundle.number, origin.cluster]
+        return found

@@ -7,7 +7,7 @@ reader is over when the warp knows of the tcgen05.commit, the bulk group or the 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +26,7 @@ from cutecourse.emulator.checks.race_words import (
     describe_thread,
     describe_unfenced,
     describe_wait,
+    describe_waited,
     report_meeting,
     report_short,
 )
@@ -134,7 +135,7 @@ class Operations:
         origin, to, clocks = asked.origin, asked.to, self.clocks
         assert to is not None
         components = self._components_of(to)
-        row = clocks.row(origin.bundle, origin.lane // WARP_SIZE)
+        row = self.threads.parts.row(origin)
         live = self.cohort.own(MBarriers).live
         made: list[Operation] = []
         if pieces:
@@ -182,6 +183,7 @@ class Operations:
     def _copy_over(self, copy: Operation, row: Row, rank: int, first: int, chunks: Chunks) -> None:
         """Check a copy against earlier uses of its chunks in one CTA, and record it there."""
         every: NDArray[np.int64] | range
+        origin = copy.origin
         if isinstance(chunks, slice):
             every = range(first + chunks.start, first + chunks.stop)
         else:
@@ -198,7 +200,10 @@ class Operations:
                 continue
             if other.tag >= row.item(other.component) and not (copy.adds and other.adds):
                 at = int(np.argmax(self.latest.at(np.asarray(every)) == number))
-                self._report_copies(copy, other, (first + nth_chunk(chunks, at)) * CHUNK)
+                byte = (first + nth_chunk(chunks, at)) * CHUNK
+                what = f"{origin.site.instruction.name} overwrites"
+                if not self._is_between_lanes(origin, other, byte, what):
+                    self._report_copies(copy, other, byte)
             if other.last:
                 self._over_readers(copy, row, other, every)
             if other.size == size and len(numbers) == 1:
@@ -232,16 +237,22 @@ class Operations:
 
     def _over_threads(self, copy: Operation, row: Row, rank: int, first: int, chunks: Chunks) -> None:
         """Check a copy against threads that have used its chunks."""
-        met = self.threads.unknown_read(row, rank, first, chunks)
+        what = f"{copy.origin.site.instruction.name} overwrites"
+        threads = self.threads
+        met = self._unless_between_lanes(
+            copy.origin, row, "read", what, lambda known: threads.unknown_read(known, rank, first, chunks)
+        )
         if met is not None:
-            thread = self.threads.thread(met.warp, met.line, copy.use.cluster)
+            thread = threads.thread(met.warp, met.line, copy.use.cluster)
             if thread is not None and self._has_waited(met.byte, met.warp, row):
                 origin, access = thread
                 self._report_early(origin, access_of(access), met.byte, copy, reads=access.reads)
             else:
                 self._report_reuse(copy, Use(self.clocks.components[met.warp], met.line, "read"), met.byte)
             return
-        met = self.threads.unknown_write(row, first, chunks)
+        met = self._unless_between_lanes(
+            copy.origin, row, "write", what, lambda known: threads.unknown_write(known, first, chunks)
+        )
         if met is not None:
             self._report_race(copy.origin, met)
             return
@@ -249,7 +260,6 @@ class Operations:
             met = self.threads.read_by_other_lanes(copy.origin, first, chunks)
             if met is not None:
                 other = Use(self.clocks.components[met.warp], met.line, "read")
-                what = f"{copy.origin.site.instruction.name} overwrites"
                 report_meeting("lanes not ordered", copy.origin, met.byte, other, describe_lanes, what)
 
     def _has_waited(self, byte: int, component: int, row: Row) -> bool:
@@ -302,7 +312,7 @@ class Operations:
                 if reached is not None and _came_between(early, reached):
                     copier = self.clocks.row(early.origin.bundle, early.origin.cluster)
                     self._report_reader(early, copier, reader, byte)
-                else:
+                elif not self._is_between_lanes(origin, early, byte, f"{what} reads"):
                     self._report_early(origin, f"{what} reads", byte, early)
         else:
             self._reads.keep(key, [copy for number in numbers if (copy := self.every[number])])
@@ -387,8 +397,8 @@ class Operations:
 
     def over(self, bundle: Bundle, cluster: int, reader: Operation) -> None:
         """Mark an operation as over in the clock of a warp that has waited for it."""
-        row = self.clocks.row(bundle, cluster)
-        row[reader.component] = max(int(row[reader.component]), (reader.tag | self.clocks.line_mask) + 1)
+        entry = (reader.tag | self.clocks.line_mask) + 1
+        self.threads.parts.learn_entry(bundle, cluster, bundle.live[cluster], reader.component, entry)
 
     def groups_done(self, bundle: Bundle, lanes: NDArray[np.bool_], committed: Lanes, newest: int) -> None:
         """Mark all but the `newest` bulk groups as over in the clocks of threads that have waited."""
@@ -397,16 +407,19 @@ class Operations:
             number = self.clocks.numbers.get(group)
             if number is not None:
                 known = max(int(committed.reshape(-1)[lane]) - newest, 0)
-                row = self.clocks.row(bundle, lane // WARP_SIZE)
-                row[number] = max(int(row[number]), self.clocks.entry(known))
+                cluster, within = divmod(lane, WARP_SIZE)
+                alone = np.arange(WARP_SIZE) == within
+                self.threads.parts.learn_entry(bundle, cluster, alone, number, self.clocks.entry(known))
 
     def _read_of_threads(
         self, origin: Origin, row: Row, chunks: NDArray[np.int64], reader: Operation
     ) -> None:
         """Check an operation that reads bytes that threads have written."""
-        met = self.threads.unknown_write(row, 0, chunks)
+        what = f"{origin.site.instruction.name} reads"
+        met = self._unless_between_lanes(
+            origin, row, "write", what, lambda known: self.threads.unknown_write(known, 0, chunks)
+        )
         if met is None:
-            what = f"{origin.site.instruction.name} reads"
             met = self.threads.hidden_write(row, chunks, origin.bundle.rank)
             if met is not None:
                 other = Use(self.clocks.components[met.warp], met.line, "write")
@@ -445,6 +458,8 @@ class Operations:
         numbers = self.latest.at(chunks)
         if numbers.any():
             self._meet_copies(access, bundle, lanes, clusters, known, chunks, numbers)
+        if self.threads.parts.clusters[bundle.number]:
+            self._meet_parts(access, bundle, lanes, chunks, numbers)
         if not access.writes:
             return
         ranks = np.unique(chunks // self.block_chunks).tolist() if away else [bundle.rank]
@@ -463,6 +478,61 @@ class Operations:
                     assert reader is not None
                     origin = access.thread(bundle, lanes, int(place[0]))
                     self._report_overwritten(origin, access, int(chunks[place]) * CHUNK, reader.use)
+
+    def _meet_parts(
+        self, access: Access, bundle: Bundle, lanes: Lanes | None, chunks: Lanes, numbers: NDArray[np.int32]
+    ) -> None:
+        """Check a warp's access against operations that its lanes do not know to be over, and others do."""
+        parts, what = self.threads.parts, access_of(access)
+        every = np.arange(len(chunks)) if lanes is None else lanes
+        for cluster, part, inside in parts.each(bundle.number, every):
+            row = parts.known(bundle.number, cluster, part)
+            if row is None:
+                continue
+            mine, who = chunks[inside], every[inside]
+            held = [numbers[inside]]
+            if access.writes:
+                for readers in self._readers.get(bundle.rank, {}).values():
+                    within = mine - bundle.rank * self.block_chunks
+                    here = (within >= 0) & (within < self.block_chunks)
+                    held.append(np.where(here, readers[np.where(here, within, 0)], 0))
+                for number in set(held[0].reshape(-1).tolist()):
+                    copy = self.every[number]
+                    for reader, where in () if copy is None else copy.each_reader():
+                        held.append(np.where(np.isin(mine, where), reader.number, 0).astype(np.int32))
+            for found in held:
+                bad = self.tags[found] >= row[self._components[found]]
+                if any_true(bad):
+                    place = tuple(np.argwhere(bad)[0])
+                    other = self.every[int(found[place])]
+                    assert other is not None
+                    origin = access.thread(bundle, who, int(place[0]))
+                    byte = int(mine[place]) * CHUNK
+                    report_meeting("lanes not ordered", origin, byte, other.use, describe_waited, what)
+
+    def _is_between_lanes(self, origin: Origin, other: Operation, byte: int, what: str) -> bool:
+        """Report an operation that the issuer does not know to be over, if other lanes of its warp know.
+
+        False if they do not know either, and nothing is reported.
+        """
+        whole = self.clocks.row(origin.bundle, origin.cluster)
+        if self.threads.parts.of(origin) is None or other.tag >= whole.item(other.component):
+            return False
+        report_meeting("lanes not ordered", origin, byte, other.use, describe_waited, what)
+        return True
+
+    def _unless_between_lanes(
+        self, origin: Origin, row: Row, action: str, what: str, look: Callable[[Row], Met | None]
+    ) -> Met | None:
+        """What `look` finds that the issuer does not know of; reported if other lanes of its warp do."""
+        met = look(row)
+        if met is None or self.threads.parts.of(origin) is None:
+            return met
+        whole = look(self.clocks.row(origin.bundle, origin.cluster))
+        if whole is None:
+            other = Use(self.clocks.components[met.warp], met.line, action)
+            report_meeting("lanes not ordered", origin, met.byte, other, describe_waited, what)
+        return whole
 
     def _meet_copies(
         self,
@@ -549,6 +619,9 @@ class Operations:
 
     def _report_reader(self, copy: Operation, row: Row, reader: Operation, byte: int) -> None:
         """Report a copy over bytes that an operation may still have to read, or that it reads too early."""
+        name = copy.origin.site.instruction.name
+        if self._is_between_lanes(copy.origin, reader, byte, f"{name} overwrites"):
+            return
         if self._has_waited(byte, reader.component, row):
             what = f"{reader.origin.site.instruction.name} reads"
             self._report_early(reader.origin, what, byte, copy)

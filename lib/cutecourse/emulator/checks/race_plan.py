@@ -23,15 +23,17 @@ class AccessPlan:
     elsewhere     True if threads may access the shared memory of other CTAs of a cluster
     asynchronous  True if bulk copies, wgmma or tcgen05 instructions read or write shared memory
     fenced        True if the kernel has fences between threads
+    mbarriers     True if the kernel uses mbarriers
     """
 
     def __init__(self, program: Program) -> None:
         self.unit = CHUNK
-        self.by_threads = self.elsewhere = self.asynchronous = self.fenced = False
+        self.by_threads = self.elsewhere = self.asynchronous = self.fenced = self.mbarriers = False
         last_line = 0
         for one, facts in program.stated:
             last_line = max(last_line, one.line)
             self.fenced |= facts.fences_threads
+            self.mbarriers |= facts.completes is not None
             for use in facts.uses:
                 if not use.may_be_shared:
                     continue

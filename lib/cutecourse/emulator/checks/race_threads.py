@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 
 from cutecourse.emulator.checks.clocks import Clocks, Row
 from cutecourse.emulator.checks.race_lanes import LaneUses
+from cutecourse.emulator.checks.race_parts import Part, Parts
 from cutecourse.emulator.checks.race_words import (
     Use,
     access_of,
@@ -17,6 +19,7 @@ from cutecourse.emulator.checks.race_words import (
     describe_scope,
     describe_thread,
     describe_wait,
+    describe_waited,
     report_meeting,
 )
 from cutecourse.emulator.checks.sparse import sparse_zeros
@@ -52,6 +55,12 @@ def nth_chunk(chunks: Chunks, position: int) -> int:
     return int(chunks.reshape(-1)[position])
 
 
+def _items(index: Lanes, reads: NDArray[np.uint32]) -> NDArray[np.uint32]:
+    """The reads of some items, in the record of a warp's lanes."""
+    found: NDArray[np.uint32] = reads[:, index]
+    return found
+
+
 def _describe_same(origin: Origin, byte: int, other: Use, what: str) -> str:
     return f"{describe_thread(origin, byte, other, what)} Both write the same value."
 
@@ -73,6 +82,7 @@ class Threads:
         columns = clocks.warps if self.remote else self.per_block
         self.read_tag = sparse_zeros((columns, units), np.uint32)
         self.lanes = LaneUses(clocks, cohort.n, columns, units)
+        self.parts = Parts(clocks, self.lanes)
         self.write_before = sparse_zeros((units if plan.asynchronous else 0,), np.uint32)
         """The tag of the write before the last one, if the same warp made both; else 0."""
         self.accesses: dict[int, Access] = {}
@@ -121,6 +131,9 @@ class Threads:
             known = clocks.known[warp]
             writers = by[index]
             bad = tags >= known[clusters if per == 1 or bundle.n == 1 else clusters[:, None], writers]
+            held = self.lanes.wrote if per == 1 else self.lanes.wrote.reshape(-1, per)
+            if clocks.by_lane and any_true(bad):
+                bad &= tags >= clocks.entries(known[0], writers, held[index])
             if any_true(bad):
                 place = tuple(np.argwhere(bad)[0])
                 found = int(writers[place]), int(tags[place]), "write"
@@ -129,12 +142,49 @@ class Threads:
             elif self.remote:
                 self._check_shown(access, bundle, index, lanes, tags, writers)
             since = (tags >= self._met(warp, clusters, per)) & (writers == warp)
-            held = self.lanes.wrote if per == 1 else self.lanes.wrote.reshape(-1, per)
             apart = self.lanes.apart(held[index], self.lanes.lanes(lanes, per), since, bundle)
             if apart is not None:
                 self._report_lanes(access, bundle, index, lanes, apart, int(tags[apart]), "write")
         if access.writes:
             self._check_readers(access, bundle, index, lanes, clusters, read[:, index])
+        if self.parts.clusters[warp]:
+            self._check_parts(access, bundle, index, lanes)
+
+    def _check_parts(self, access: Access, bundle: Bundle, index: Lanes, lanes: Lanes | None) -> None:
+        """Report what an access meets that its lanes do not know of, and others of their warp do."""
+        warp, per = bundle.number, access.size // self.plan.unit
+        written, by, read = self._words(per)
+        wrote, have_read = (self.lanes.wrote, self.lanes.read)
+        if per > 1:
+            wrote, have_read = wrote.reshape(-1, per), have_read.reshape(len(have_read), -1, per)
+        every = np.arange(len(index)) if lanes is None else lanes
+        first = 0 if self.remote else bundle.rank * self.per_block
+        for cluster, part, inside in self.parts.each(warp, every):
+            mine, who = index[inside], every[inside]
+            row = self.parts.known(warp, cluster, part)
+            uses = [("write", by[mine], written[mine], wrote[mine])]
+            if access.writes:
+                for at, (tags, held) in enumerate(zip(read[:, mine], have_read[:, mine], strict=True)):
+                    uses.append(("read", np.full(tags.shape, first + at), tags, held))
+            for action, users, tags, held in uses:
+                each = action == "read" and self.clocks.by_lane
+                since = (users == warp) & (part.any_since(tags) if each else part.since(tags, held))
+                apart = self._apart(action, since, held, part, bundle, mine, who, per)
+                if apart is not None:
+                    self._report_lanes(access, bundle, mine, who, apart, int(tags[apart]), action)
+                if row is None:
+                    continue
+                bad = (tags >= row[users]) & (users != warp)
+                if self.clocks.by_lane and any_true(bad):
+                    if action == "write":
+                        bad &= tags >= self.clocks.entries(row, users, held)
+                    else:
+                        columns = [int(users.flat[0]) - first]
+                        self._spare_known(bad[None], row, columns, first, partial(_items, mine), per)
+                if any_true(bad):
+                    place = tuple(int(at) for at in np.argwhere(bad)[0])
+                    found = int(users[place]), int(tags[place]), action
+                    self._report(access, bundle, mine, who, place, *found, only_lanes=True)
 
     def _check_shown(
         self,
@@ -171,8 +221,8 @@ class Threads:
     def _met(self, warp: int, clusters: Any, per: int) -> Any:
         """The least tag of what a warp has done since its lanes met, for each item of an access."""
         if self.cohort.n == 1:
-            return self.lanes.met[warp, 0]
-        found = self.lanes.met[warp][clusters]
+            return self.lanes.compared[warp, 0]
+        found = self.lanes.compared[warp][clusters]
         return found if per == 1 else found[:, None]
 
     def _report_lanes(
@@ -237,7 +287,7 @@ class Threads:
             self.lanes.note_write(index, self.lanes.lanes(lanes, per), per)
         else:
             column = warp if self.remote else bundle.warp
-            self.lanes.note_read(column, index, self.lanes.lanes(lanes, per), per)
+            self.lanes.note_read(column, index, self.lanes.lanes(lanes, per), per, stamp)
             read[column][index] = stamp
 
     def _words(self, per: int) -> tuple[NDArray[Any], ...]:
@@ -287,17 +337,62 @@ class Threads:
         since = tags[column] >= self._met(warp, clusters, per)
         if any_true(since):
             held = self.lanes.read[column] if per == 1 else self.lanes.read[column].reshape(-1, per)
-            apart = self.lanes.apart(held[index], self.lanes.lanes(lanes, per), since, bundle)
+            who = np.arange(len(index)) if lanes is None else lanes
+            apart = self._apart("read", since, held[index], None, bundle, index, who, per)
             if apart is not None:
                 self._report_lanes(access, bundle, index, lanes, apart, int(tags[column][apart]), "read")
         first = 0 if self.remote else bundle.rank * self.per_block
         known = self.clocks.known[warp][:, first : first + len(tags)]
         limit = known[clusters].T if bundle.n > 1 else known[0][:, None]
         bad = tags >= (limit if tags.ndim == 2 else limit[..., None])
+        if self.clocks.by_lane and any_true(bad):
+            columns, known = range(len(tags)), self.clocks.known[warp, 0]
+            self._spare_known(bad, known, columns, first, partial(_items, index), per)
         if any_true(bad):
             reader, *place = np.argwhere(bad)[0]
             found = first + int(reader), int(tags[bad][0]), "read"
             self._report(access, bundle, index, lanes, place, *found)
+
+    def _spare_known(
+        self,
+        bad: NDArray[np.bool_],
+        row: Row,
+        columns: Sequence[int],
+        first: int,
+        place: Callable[[NDArray[np.uint32]], NDArray[np.uint32]],
+        per: int,
+    ) -> None:
+        """Take out of `bad`, reads of warps that a clock does not know of, those whose lanes it knows.
+
+        columns  those of the warps; the first one has the number `first`.
+        place    takes the same reads out of the record of a warp's lanes.
+        """
+        for at, column in enumerate(columns):
+            if any_true(bad[at]):
+                reads = place(self.lanes.each_read(column, per))
+                limits = self.clocks.of_lanes(row, first + column).reshape(-1, *([1] * (reads.ndim - 1)))
+                bad[at] &= (reads >= limits).any(axis=0).reshape(bad[at].shape)
+
+    def _apart(
+        self,
+        action: str,
+        since: NDArray[np.bool_],
+        held: NDArray[np.uint8],
+        part: Part | None,
+        bundle: Bundle,
+        index: Lanes,
+        lanes: Lanes,
+        per: int,
+    ) -> tuple[int, ...] | None:
+        """The place of the first unit that another lane of a warp has used, of those in `since`."""
+        if action == "read" and self.clocks.by_lane:
+            if not any_true(since):
+                return None
+            part = part or self.parts.whole(bundle, 0)
+            reads = self.lanes.each_read(bundle.number if self.remote else bundle.warp, per)[:, index]
+            since = since & part.reads_of_others(reads, lanes % WARP_SIZE).reshape(since.shape)
+            return next((tuple(int(at) for at in place) for place in np.argwhere(since)), None)
+        return self.lanes.apart(held, self.lanes.lanes(lanes, per), since, bundle)
 
     def _report(
         self,
@@ -311,10 +406,11 @@ class Threads:
         action: str,
         *,
         same: bool = False,
+        only_lanes: bool = False,
     ) -> None:
         """Report that a warp's access meets another warp's, which its clock does not know of.
 
-        `same` is True if both write the same bytes.
+        `same` is True if both write the same bytes, `only_lanes` if other lanes of its warp know of it.
         """
         position = int(place[0])
         byte = int(index[position]) * access.size + (int(place[1]) * self.plan.unit if len(place) > 1 else 0)
@@ -323,6 +419,9 @@ class Threads:
         storer = self._storers.get(by) if action == "write" else None
         if storer is not None:
             other = Use(other.component, storer.site.line, "copy", storer)
+        if only_lanes:
+            report_meeting("lanes not ordered", origin, byte, other, describe_waited, access_of(access))
+        elif storer is not None:
             hazard = "read before its wait" if access.reads and not access.writes else "race"
             report_meeting(hazard, origin, byte, other, describe_wait, access_of(access))
         elif same:
@@ -417,7 +516,11 @@ class Threads:
         per = CHUNK // self.plan.unit
         tags = self.write_tag.reshape(-1, per)[first:][chunks]
         writers = self.write_by.reshape(-1, per)[first:][chunks]
-        return self._first_write(tags >= row[writers], tags, writers, first, chunks)
+        bad = tags >= row[writers]
+        if self.clocks.by_lane and any_true(bad):
+            held = self.lanes.wrote.reshape(-1, per)[first:][chunks]
+            bad &= tags >= self.clocks.entries(row, writers, held)
+        return self._first_write(bad, tags, writers, first, chunks)
 
     def unfenced_write(self, row: Row, chunks: NDArray[np.int64], cluster: int) -> Met | None:
         """A write to chunks that no proxy fence follows which a clock knows of; None if there is none."""
@@ -450,7 +553,8 @@ class Threads:
         """A write to chunks by another lane of a thread's warp since its lanes met; None if there is none."""
         per = CHUNK // self.plan.unit
         tags = self.write_tag.reshape(-1, per)[chunks]
-        place = self.lanes.of_others(origin, chunks, tags, self.write_by.reshape(-1, per)[chunks])
+        writers = self.write_by.reshape(-1, per)[chunks]
+        place = self.lanes.of_others(origin, chunks, tags, writers, self.parts.of(origin))
         if place is None:
             return None
         writer = origin.bundle.number
@@ -464,7 +568,13 @@ class Threads:
         tags, held = (
             reads[column].reshape(-1, per)[first:][chunks] for reads in (self.read_tag, self.lanes.read)
         )
-        place = self.lanes.read_by_others(origin, tags, held)
+        part = self.parts.of(origin)
+        if self.clocks.by_lane and any_true(tags):
+            part = part or self.parts.whole(origin.bundle, 0)
+            since = part.reads_of_others(self.lanes.each_read(column, per)[:, first:][:, chunks], origin.lane)
+            place = next((tuple(int(at) for at in found) for found in np.argwhere(since)), None)
+        else:
+            place = self.lanes.read_by_others(origin, tags, held, part)
         if place is None:
             return None
         byte = self._byte(place, tags.shape, first, chunks)
@@ -477,6 +587,9 @@ class Threads:
         tags = self.read_tag.reshape(len(self.read_tag), -1, per)[:, first:][:, chunks]
         limit = row[start : start + len(tags)].reshape(-1, *([1] * (tags.ndim - 1)))
         bad = tags >= limit
+        if self.clocks.by_lane and any_true(bad):
+            columns = range(len(tags))
+            self._spare_known(bad, row, columns, start, lambda reads: reads[:, first:][:, chunks], per)
         if not any_true(bad):
             return None
         reader, *place = np.argwhere(bad)[0]

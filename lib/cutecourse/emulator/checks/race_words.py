@@ -20,12 +20,14 @@ if TYPE_CHECKING:
 __all__ = [
     "Use",
     "access_of",
+    "describe_init",
     "describe_lanes",
     "describe_reuse",
     "describe_scope",
     "describe_thread",
     "describe_unfenced",
     "describe_wait",
+    "describe_waited",
     "report_meeting",
     "report_short",
 ]
@@ -97,6 +99,30 @@ def describe_lanes(origin: Origin, byte: int, other: Use, what: str) -> str:
         f" {'has read' if other.action == 'read' else 'has written'} at line {_line(origin, other)}, and"
         " nothing orders the two: the lanes of a warp may run apart. Put bar.warp.sync between them"
         " (__syncwarp in CUDA C++)."
+    )
+
+
+def describe_waited(origin: Origin, byte: int, other: Use, what: str) -> str:
+    """Describe a use that only another lane of the thread's warp has waited for."""
+    done = {
+        "read": "reads",
+        "write": "writes",
+        "copy": "copies into",
+        "operation": f"reads with the {_operation(other)}" if other.action == "operation" else "",
+    }[other.action]
+    return (
+        f"{what} {_where(origin, byte)}, which {_who(origin, other)} {done} at line {_line(origin, other)}."
+        " Another lane of this warp has waited for that, and this lane has not; nothing orders the two lanes,"
+        " which may run apart. Put bar.warp.sync between that wait and this line (__syncwarp in CUDA C++):"
+        " it orders memory for the lanes that it names, and a shuffle or a vote does not."
+    )
+
+
+def describe_init(origin: Origin, where: str, line: int) -> str:
+    """Describe a use of an mbarrier if only another lane of the warp has waited for its mbarrier.init."""
+    return (
+        f"{where} is used, and only another lane of this warp has waited for its mbarrier.init at line"
+        f" {origin.bundle.program.line_in_words(line)}. Put bar.warp.sync between that wait and this line."
     )
 
 

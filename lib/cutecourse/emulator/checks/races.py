@@ -10,24 +10,27 @@ it. So the reports do not depend on the order in which the seed runs the warps.
 An asynchronous operation knows what its issuer knew. It is over for a warp that has waited for its
 completion: the mbarrier phase of a copy, the tcgen05.commit of a tcgen05.mma, a bulk group, a wgmma group.
 
-Simplified: lanes of one warp have one clock; emulator.checks.race_lanes compares them in part. Every atomic,
-            volatile, relaxed, acquire or release access and every fence between threads synchronizes with all
-            earlier ones in its cluster, because the emulator does not know which of them publishes data.
-            Races that this hides are not found. For the same reason a relaxed arrival at an mbarrier counts
-            as a releasing one if the kernel has fences between threads, and a relaxed wait always acquires.
-            A relaxed arrival at the cluster's barrier always counts as a releasing one. A copy into bytes
-            that threads have read needs an order after these reads, and no proxy fence, although the ISA
-            asks for one: the pipelines of CUTLASS have none. Waits have the scope of the cluster, and so do
-            arrivals in a kernel with fences between threads. A cp.async.mbarrier.arrive publishes what its
-            warp had done before it, and the copies of the warp that are made by then. A red.async is compared
-            with no other asynchronous store. Of several reductions under way to the same bytes only the last
-            is recorded.
+Lanes of one warp are told apart where they wait apart (emulator.checks.race_parts), and in what they do to
+the same bytes (emulator.checks.race_lanes).
+
+Simplified: what a lane tells others is what its whole warp knows and has done, unless the launch's steering
+            does not trust the lanes. Every atomic, volatile, relaxed, acquire or release access and every
+            fence between threads synchronizes with all earlier ones in its cluster, because the emulator does
+            not know which of them publishes data. Races that this hides are not found. For the same reason a
+            relaxed arrival at an mbarrier counts as a releasing one if the kernel has fences between threads,
+            and a relaxed wait always acquires. A relaxed arrival at the cluster's barrier always counts as a
+            releasing one. A copy into bytes that threads have read needs an order after these reads, and no
+            proxy fence, although the ISA asks for one: the pipelines of CUTLASS have none. Waits have the
+            scope of the cluster, and so do arrivals in a kernel with fences between threads. A
+            cp.async.mbarrier.arrive publishes what its warp had done before it, and the copies of the warp
+            that are made by then. A red.async is compared with no other asynchronous store. Of several
+            reductions under way to the same bytes only the last is recorded.
 Source:     PTX ISA 9.0, Memory Consistency Model; FastTrack (see emulator.checks.clocks).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
@@ -40,11 +43,13 @@ from cutecourse.emulator.checks.race_ends import RemoteUses
 from cutecourse.emulator.checks.race_operations import Operation, Operations
 from cutecourse.emulator.checks.race_plan import AccessPlan
 from cutecourse.emulator.checks.race_threads import Lanes, Threads
+from cutecourse.emulator.checks.race_words import describe_init
 from cutecourse.emulator.checks.tensor_memory_races import TensorMemoryRaces
 from cutecourse.emulator.core.bundle import Bundle, Cohort
 from cutecourse.emulator.core.kinds import WARP_SIZE, Mask, any_true, warps_of
 from cutecourse.emulator.core.observer import Observer
 from cutecourse.emulator.core.origin import Origin
+from cutecourse.emulator.core.report import report
 from cutecourse.emulator.errors import NoBarrierError
 from cutecourse.emulator.instructions.copy_queue import CopyQueue
 from cutecourse.emulator.instructions.warpgroups import InFlight
@@ -74,7 +79,7 @@ def look_for_races(cohort: Cohort) -> Races | None:
         return None  # checks.earlier_launch makes the record then
     plan = machine.program.own(AccessPlan)
     alone = cohort.size * machine.threads_per_block == 1
-    possible = plan.asynchronous or (plan.by_threads and not alone)
+    possible = plan.asynchronous or ((plan.by_threads or plan.mbarriers) and not alone)
     if not machine.program.shared_bytes or not possible:
         return None
     if all(machine.severities.is_off(name) for name in _HAZARDS):
@@ -97,12 +102,14 @@ class Races(Observer):
 
     def __init__(self, cohort: Cohort, plan: AccessPlan) -> None:
         self.cohort = cohort
-        self.clocks = Clocks(cohort, plan.line_bits)
-        self._fenced = plan.fenced
-        self._counts_copies = False
         steering = cohort.machine.steering
         self._trusts_flags = steering is None or steering.trusts_flags
+        by_lane = steering is not None and not steering.trusts_lanes
+        self.clocks = Clocks(cohort, plan.line_bits, by_lane=by_lane)
+        self._fenced = plan.fenced
+        self._counts_copies = False
         self.threads = Threads(cohort, self.clocks, plan)
+        self.parts = self.threads.parts
         self.operations = Operations(cohort, self.clocks, self.threads)
         self.remote = RemoteUses(cohort, self.clocks)
         cohort.own(Unwritten).last_store = self.threads.last_store
@@ -117,6 +124,7 @@ class Races(Observer):
 
     def lanes_ended(self, bundle: Bundle, mask: NDArray[np.bool_]) -> None:
         """Keep the clocks of warps that end, for barriers that count them as arrived."""
+        self.parts.ended(bundle, mask)
         rows = warps_of(mask) & ~warps_of(bundle.live)
         if any_true(rows):
             self.clocks.show(bundle, rows)
@@ -128,12 +136,23 @@ class Races(Observer):
         """Begin a new count for warps whose lanes have met."""
         rows = warps_of(mask)
         self.clocks.tick(bundle, rows)
-        self.threads.lanes.meet(bundle, rows)
+        self.parts.meet(bundle, rows, mask)
 
     def barrier_arrived(self, bundle: Bundle, number: int, rows: NDArray[np.bool_]) -> None:
         """Warps arrive at a barrier of their block."""
-        self.clocks.arrive((bundle.rank, number), bundle, rows)
-        self.threads.lanes.meet(bundle, rows)
+        self._arrive((bundle.rank, number), bundle, rows)
+
+    def _arrive(self, key: Hashable, bundle: Bundle, rows: NDArray[np.bool_], mask: Mask = None) -> None:
+        """Lanes of warps arrive at a barrier of warps; where all of a warp do, they meet."""
+        told = None
+        whole = rows if mask is None else rows & ~(bundle.live & ~mask).any(axis=1)
+        if self.clocks.by_lane and any_true(rows):
+            self.clocks.tick(bundle, rows)
+            self.parts.meet(bundle, whole)
+            told = self.parts.told(bundle, 0, bundle.live[0] if mask is None else mask[0])
+        self.clocks.arrive(key, bundle, rows, told)
+        if any_true(whole):
+            self.parts.meet(bundle, whole)
 
     def barrier_completed(
         self, rank: int, number: int, rows: NDArray[np.bool_], *, all_threads: bool
@@ -154,8 +173,7 @@ class Races(Observer):
         """Warps arrive at the barrier of their cluster."""
         rows = warps_of(mask)
         self.clocks.show(bundle, rows)
-        self.clocks.arrive("cluster", bundle, rows)
-        self.threads.lanes.meet(bundle, rows)
+        self._arrive("cluster", bundle, rows, mask)
 
     def cluster_completed(self, rows: NDArray[np.bool_]) -> None:
         """The barrier of the cluster is complete in some clusters."""
@@ -165,15 +183,37 @@ class Races(Observer):
     def cluster_left(self, bundle: Bundle, mask: NDArray[np.bool_]) -> None:
         """Warps that have waited at the barrier of their cluster go on."""
         rows = warps_of(mask)
-        if any_true(rows):
-            self.clocks.leave("cluster", bundle, rows)
+        if not any_true(rows):
+            return
+        if not self.clocks.by_lane and not self.parts.clusters[bundle.number]:
+            whole = rows & ~(bundle.live & ~mask).any(axis=1)
+            self.clocks.leave("cluster", bundle, whole)
+            rows = rows & ~whole
+        for cluster in np.flatnonzero(rows).tolist():
+            self.parts.learn(bundle, cluster, mask[cluster], self.clocks.completed("cluster", cluster))
 
     def flagged(self, bundle: Bundle, mask: Mask) -> None:
         """Warps run an access or a fence that may publish their work or acquire the work of others."""
         rows = warps_of(bundle.full if mask is None else mask)
+        if self.clocks.by_lane:
+            self._flagged_by(bundle, bundle.live[0] if mask is None else mask[0])
+            return
         if self._trusts_flags:
             self.clocks.pass_on(_FLAGS, bundle, rows)
-        self.threads.lanes.meet(bundle, rows)
+        if not self.parts.clusters[bundle.number]:
+            self.threads.lanes.meet(bundle, rows)
+        elif any_true(whole := rows if mask is None else rows & ~(bundle.live & ~mask).any(axis=1)):
+            self.parts.meet(bundle, whole)
+
+    def _flagged_by(self, bundle: Bundle, lanes: NDArray[np.bool_]) -> None:
+        """Let lanes that are not trusted publish what they know and have done, and learn what others have."""
+        rows = np.ones(1, dtype=np.bool_)
+        if self._trusts_flags:
+            self.clocks.show(bundle, rows)
+            self.parts.learn(bundle, 0, lanes, self.clocks.left(_FLAGS, 0).copy())
+            self.clocks.arrive(_FLAGS, bundle, rows, self.parts.told(bundle, 0, lanes))
+        if not (bundle.live[0] & ~lanes).any():
+            self.parts.meet(bundle, rows)
 
     def proxies_fenced(self, bundle: Bundle, mask: Mask) -> None:
         """Warps run a fence that shows to the asynchronous proxy what they know of.
@@ -193,7 +233,7 @@ class Races(Observer):
         clock = self._barriers[barrier] = self.clocks.barrier(barrier.cluster, barrier.rank, barrier.offset)
         warp = origin.bundle.number
         own = int(self.clocks.known[warp, barrier.cluster, warp]) - self.clocks.step
-        clock.made = (warp, own | origin.site.line)
+        clock.made = (warp, origin.lane % WARP_SIZE, own | origin.site.line)
 
     def mbarrier_used(self, barrier: MBarrier, origin: Origin) -> None:
         """Refuse a use of an mbarrier that nothing orders after its mbarrier.init.
@@ -202,11 +242,16 @@ class Races(Observer):
         """
         clock = self._barriers[barrier]
         warp = origin.bundle.number
-        maker, tag = clock.made
-        if tag < int(self.clocks.known[warp, barrier.cluster, maker]):
-            barrier.known_to.add(warp)
-            return
+        maker, lane, tag = clock.made
         line = tag & self.clocks.line_mask
+        whole, parted = self.clocks.row(origin.bundle, origin.cluster), self.parts.of(origin) is not None
+        if maker == warp or self.clocks.knows(whole, maker, lane, tag):
+            if not parted:
+                barrier.known_to.add(warp)
+            elif maker != warp and not self.clocks.knows(self.parts.row(origin), maker, lane, tag):
+                words = describe_init(origin, barrier.where(), line)
+                report("lanes not ordered", words, origin, line)
+            return
         if self.cohort.machine.severity("race", origin.site.line, line) == "error":
             where = origin.bundle.program.line_in_words(line)
             raise origin.error(
@@ -216,7 +261,9 @@ class Races(Observer):
                 " cluster's barrier if the warps are in different CTAs.",
             )
 
-    def mbarrier_arrived(self, barrier: MBarrier, origin: Origin, work: Origin | None) -> None:
+    def mbarrier_arrived(
+        self, barrier: MBarrier, origin: Origin, work: Origin | None, lanes: NDArray[np.int64] | None
+    ) -> None:
         """Add to the phase the thread's clock, or the one that its commit or store carries."""
         clock = self._barriers[barrier]
         if work is not None:
@@ -230,8 +277,26 @@ class Races(Observer):
             self.remote.note(barrier.rank, origin, barrier.label())
         facts = origin.site.facts
         if self._fenced or not facts.relaxed:
-            away, shows = barrier.rank != origin.bundle.rank, self._fenced or not facts.within_cta
-            self.clocks.release(origin.bundle, barrier.cluster, clock, away=away, shows=shows)
+            who = origin.lane % WARP_SIZE if lanes is None else lanes % WARP_SIZE
+            self._release(barrier, origin, who, shows=self._fenced or not facts.within_cta)
+
+    def _release(
+        self, barrier: MBarrier, origin: Origin, lanes: NDArray[np.int64] | int, *, shows: bool = True
+    ) -> None:
+        """Lanes of a thread's warp leave what they know at an mbarrier.
+
+        shows  False if the arrival has the scope of its own CTA.
+        """
+        bundle, cluster = origin.bundle, barrier.cluster
+        away = barrier.rank != bundle.rank
+        if away and shows:
+            self.clocks.show(bundle, cluster)
+        row = self.parts.told(bundle, cluster, lanes)
+        if away and not shows:
+            row = row.copy()
+            self.clocks.shown(row)[:] = self.clocks.step
+        self._barriers[barrier].arrive(row)
+        self.clocks.tick(bundle, cluster)
 
     def mbarrier_received(self, barrier: MBarrier, origin: Origin, work: Origin | None) -> None:
         """Add the clock that a store carries; mbarrier.complete_tx by a thread is a relaxed operation."""
@@ -240,24 +305,32 @@ class Races(Observer):
             clock.arrive(self._carried[work])
             self.threads.stored(work, clock.tag(work.site.line))
         elif self._fenced:
-            self.clocks.release(origin.bundle, barrier.cluster, clock)
+            self._release(barrier, origin, origin.lane % WARP_SIZE)
 
     def mbarrier_completed(self, barrier: MBarrier) -> None:
         """Make the clocks of all arrivals known to the waits for this phase."""
         self._barriers[barrier].complete()
 
     def mbarrier_seen(self, bundle: Bundle, barrier: MBarrier, phases: int, lanes: list[int]) -> None:
-        """Let a warp take over the clocks of all arrivals up to the last complete phase."""
-        self.clocks.learn(bundle, barrier.cluster, self._barriers[barrier].done)
-        self.clocks.tick(bundle, barrier.cluster)
-        self.threads.lanes.meet(bundle, barrier.cluster)
+        """Let lanes take over the clocks of all arrivals up to the last complete phase."""
+        cluster, done = barrier.cluster, self._barriers[barrier].done
+        if len(lanes) == WARP_SIZE and not self.clocks.by_lane and not self.parts.clusters[bundle.number]:
+            self.clocks.learn(bundle, cluster, done)
+            as_one = True
+        else:
+            asked = np.zeros(WARP_SIZE, dtype=np.bool_)
+            asked[np.asarray(lanes) % WARP_SIZE] = True
+            as_one = self.parts.learn(bundle, cluster, asked, done)
+        self.clocks.tick(bundle, cluster)
+        if as_one and not self.clocks.by_lane:
+            self.threads.lanes.meet(bundle, cluster)
 
     def copies_counted(self, origin: Origin) -> None:
         """Keep the thread's clock for the mbarrier that counts its copies when they are complete."""
         cluster = origin.lane // WARP_SIZE
         self._counts_copies = True
         self.clocks.show(origin.bundle, cluster)
-        self._carried[origin] = self.clocks.row(origin.bundle, cluster).copy()
+        self._carried[origin] = self.parts.told(origin.bundle, cluster, origin.lane % WARP_SIZE).copy()
         self.threads.copy_issued(origin.bundle, None)
 
     def copy_asked(
@@ -282,14 +355,14 @@ class Races(Observer):
         cluster = origin.lane // WARP_SIZE
         self.threads.store(origin, access, index, self.clocks.component("mbarrier", *barrier))
         self.clocks.show(origin.bundle, cluster)
-        self._carried[origin] = self.clocks.row(origin.bundle, cluster).copy()
+        self._carried[origin] = self.parts.told(origin.bundle, cluster, origin.lane % WARP_SIZE).copy()
         self.clocks.tick(origin.bundle, cluster)
 
     def commit_asked(self, origin: Origin) -> None:
         """Keep the clock that the commit brings: its thread's, with the thread's tcgen05.mma and cp over."""
         bundle, cluster = origin.bundle, origin.lane // WARP_SIZE
         self.clocks.show(bundle, cluster)
-        row = self.clocks.row(bundle, cluster).copy()
+        row = self.parts.told(bundle, cluster, origin.lane % WARP_SIZE).copy()
         self.clocks.tick(bundle, cluster)
         self._carried[origin] = self.operations.committed(origin, row)
 
@@ -316,9 +389,9 @@ class Races(Observer):
         if away:
             self._note_remote(access, bundle, index, lanes)
         if access.flags:  # `flagged` has published what came before; this publishes the access itself
-            rows = slice(None) if lanes is None else np.unique(lanes // WARP_SIZE)
-            self.clocks.pass_on(_FLAGS, bundle, rows)
-            self.threads.lanes.meet(bundle, rows)
+            acting = np.zeros((bundle.n, WARP_SIZE), dtype=np.bool_)
+            acting.reshape(-1)[slice(None) if lanes is None else lanes] = True
+            self.flagged(bundle, acting)
 
     def _note_remote(self, access: Access, bundle: Bundle, index: Lanes, lanes: Lanes | None) -> None:
         """Note the uses of other CTAs' memory among an access."""
@@ -349,7 +422,7 @@ class Races(Observer):
 
     def operands_read(self, origin: Origin, operands: Sequence[tuple[int, str, NDArray[np.int64]]]) -> None:
         """Check and record a tcgen05.mma or cp; `operands` has the rank, name and chunks of each operand."""
-        row = self.clocks.row(origin.bundle, origin.lane // WARP_SIZE)
+        row = self.parts.row(origin)
         reader = self.operations.of_tensor_core(origin)
         for rank, what, chunks in operands:
             self.operations.reads(origin, rank, chunks, what, row, reader)
@@ -363,7 +436,7 @@ class Races(Observer):
             reader = self.operations.of_copy(copy)
         else:
             return  # the destination, with which a reduction combines
-        row = self.clocks.row(origin.bundle, origin.lane // WARP_SIZE)
+        row = self.parts.row(origin)
         self.operations.reads(origin, rank, chunks, origin.site.instruction.name, row, reader)
 
     def bulk_waited(

@@ -152,6 +152,9 @@ class Steps:
     axis: int
     per_step: int
     relative: tuple[int, ...]
+    starts: tuple[tuple[int, int], ...]
+    """The places along M or N from which k begins elsewhere: the row (MN-major: the chunk), and that k minus
+    the matrix's first. There is one, (0, 0), if all of the matrix has the same k."""
 
     @classmethod
     def of(
@@ -173,7 +176,10 @@ class Steps:
         per_step = source.stride(axis) // unit
         inside = range(CHUNK // item) if k_major else range(1)
         relative = tuple(int(step) * per_step + i for step in steps for i in inside)
-        return cls(source, axis, per_step, relative)
+        across = source.steps(tags[:, 0] if k_major else tags[0], axis)
+        places = [0, *(np.flatnonzero(np.diff(across)) + 1).tolist()]
+        starts = tuple((place, int(across[place]) * per_step) for place in places)
+        return cls(source, axis, per_step, relative, starts)
 
     def k(self, tag: int) -> int:
         """The k of a matrix's first chunk, counted from the tensor's start."""

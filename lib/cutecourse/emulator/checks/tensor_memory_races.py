@@ -128,8 +128,9 @@ class TensorMemoryRaces:
         self._names: dict[int, str] = {}
         """The names of operations of the pipes, by their lines."""
 
-    def _tag(self, warp: int, cluster: int, line: int) -> int:
+    def _tag(self, bundle: Bundle, cluster: int, line: int) -> int:
         """The tag of what a warp does now."""
+        warp = bundle.number
         return self.clocks.known.item(warp, cluster, warp) - self.clocks.step | line
 
     # --- uses -----------------------------------------------------------------------------------------------
@@ -140,13 +141,17 @@ class TensorMemoryRaces:
         """Check and record the region that a tcgen05.mma or cp writes, or reads as A."""
         uses, clocks, line = self._uses[memory], self.clocks, origin.site.line
         reader = self.operations.of_tensor_core(origin)
-        mine, warp = reader.component, origin.bundle.number
+        mine, warp = reader.component, clocks.of_warp(origin.bundle)
         if uses.asked:
             self._asked(uses, region, what, origin)
         key = (region, mine, writes)
         if uses.checked.get(key) != uses.version:
             row = clocks.row(origin.bundle, origin.cluster)
             self._threads(uses, region, what, origin, row, warp, writes=writes)
+            parts = self.operations.threads.parts
+            if parts.of(origin) is not None:
+                known = parts.row(origin)
+                self._threads(uses, region, what, origin, known, warp, writes=writes, only_lanes=True)
             uses.checked[key] = uses.version
         tag = reader.tag & ~clocks.line_mask | line
         if uses.last.get(key) == tag:
@@ -167,7 +172,7 @@ class TensorMemoryRaces:
     ) -> None:
         """Check a region that a warp loads or stores. A load is recorded, a store when it is over."""
         uses = self._uses[memory]
-        warp, cluster, line = origin.bundle.number, origin.cluster, origin.site.line
+        warp, cluster, line = self.clocks.of_warp(origin.bundle), origin.cluster, origin.site.line
         if uses.asked:
             self._asked(uses, region, what, origin)
         if writes or uses.heard.get(warp) != uses.writes:
@@ -182,18 +187,18 @@ class TensorMemoryRaces:
         if end is None:
             end = self._ends[origin.site] = end_of_load(origin.site)
         if end == "use":  # which ends the load as a wait does; memory.end_of_load says why
-            _put(uses.loads, warp, region, self._tag(warp, cluster, line))
+            _put(uses.loads, warp, region, self._tag(origin.bundle, cluster, line))
             uses.version += 1
         else:
             self._loading.setdefault((warp, cluster), {})[memory, region] = line
 
     def loads_over(self, bundle: Bundle, cluster: int) -> None:
         """A warp has executed tcgen05.wait::ld."""
-        warp = bundle.number
+        warp = self.clocks.of_warp(bundle)
         loads = self._loading.pop((warp, cluster), None)
         if loads is None:
             return
-        now = self._tag(warp, cluster, 0)
+        now = self._tag(bundle, cluster, 0)
         for (memory, region), line in loads.items():
             uses = self._uses[memory]
             _put(uses.loads, warp, region, now | line)
@@ -201,15 +206,15 @@ class TensorMemoryRaces:
 
     def store_over(self, memory: TensorMemory, region: Region, origin: Origin) -> None:
         """A warp has executed tcgen05.wait::st after a store."""
-        warp, uses = origin.bundle.number, self._uses[memory]
-        _put(uses.stores, warp, region, self._tag(warp, origin.cluster, origin.site.line))
+        warp, uses = self.clocks.of_warp(origin.bundle), self._uses[memory]
+        _put(uses.stores, warp, region, self._tag(origin.bundle, origin.cluster, origin.site.line))
         uses.version += 1
         uses.writes += 1
 
     def freeing(self, memory: TensorMemory, first: int, columns: int, origin: Origin, group: int) -> None:
         """Check columns that a warp is about to free, in its own CTA or in both CTAs of its pair."""
         cluster, rank = origin.cluster, origin.bundle.rank
-        warp, row = origin.bundle.number, self.clocks.row(origin.bundle, cluster)
+        warp, row = self.clocks.of_warp(origin.bundle), self.clocks.row(origin.bundle, cluster)
         region = Region(np.ones(LANES, dtype=np.bool_), first, first + columns)
         what = name_of(origin.site.instruction)
         own = self._uses[memory]
@@ -265,12 +270,13 @@ class TensorMemoryRaces:
         warp: int,
         *,
         writes: bool,
+        only_lanes: bool = False,
     ) -> None:
         """Check a use against the loads (if it writes) and the stores of other warps."""
         for use, kind in (("store", uses.stores), ("load", uses.loads if writes else {})):
             for other, tags in kind.items():
                 if other != warp and tags.unknown(region, row.item(other)):
-                    self._unordered(use, region, what, origin, tags, other)
+                    self._unordered(use, region, what, origin, tags, other, only_lanes=only_lanes)
 
     def _pipes(
         self, uses: _MemoryUses, region: Region, what: str, origin: Origin, row: Row, *, writes: bool
@@ -282,10 +288,23 @@ class TensorMemoryRaces:
                     self._unordered(use, region, what, origin, tags, other)
 
     def _unordered(
-        self, use: str, region: Region, what: str, origin: Origin, tags: _Tags, component: int
+        self,
+        use: str,
+        region: Region,
+        what: str,
+        origin: Origin,
+        tags: _Tags,
+        component: int,
+        *,
+        only_lanes: bool = False,
     ) -> None:
-        """Report a use that nothing orders after an earlier one of `component`."""
+        """Report a use that nothing orders after an earlier one of `component`.
+
+        With `only_lanes` other lanes of the thread's warp know of that one.
+        """
         hazard, words, remedy = _EARLIER[use]
+        if only_lanes:
+            hazard, remedy = "lanes not ordered", _LANES
         user, line = self._last(tags, region, component, origin)
         done = words.format(
             user=user, line=origin.bundle.program.line_in_words(line), name=self._names.get(line)
@@ -296,6 +315,10 @@ class TensorMemoryRaces:
 
 _MEET = (
     "Both CTAs must meet at a barrier of the cluster, or tell each other by mbarriers, before one frees them."
+)
+_LANES = (
+    "Another lane of this warp has waited for that, and this lane has not. Put bar.warp.sync between that"
+    " wait and this line."
 )
 _COMMIT = "Wait for the mbarrier of a tcgen05.commit after that operation."
 _WAIT_FOR_LOAD = "Wait for the mbarrier at which that warp arrives after its tcgen05.wait::ld."

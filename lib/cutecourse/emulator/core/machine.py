@@ -68,6 +68,7 @@ class OrderKeeper(Protocol):
 
     refuses: bool
     trusts_flags: bool
+    trusts_lanes: bool
     paused: list[Any]
 
     def lets(self, bundle: Any, instruction: Any, lanes: Any, *, may_fail: bool) -> bool:

@@ -155,8 +155,13 @@ class Observer:
         Not told for the warps in the mbarrier's `known_to`, to which the observer adds.
         """
 
-    def mbarrier_arrived(self, barrier: MBarrier, origin: Origin, work: Origin | None) -> None:
-        """The thread, or `work` that it issued earlier, arrives; the barrier counts the arrival next."""
+    def mbarrier_arrived(
+        self, barrier: MBarrier, origin: Origin, work: Origin | None, lanes: NDArray[np.int64] | None
+    ) -> None:
+        """The thread, or `work` that it issued earlier, arrives; the barrier counts the arrival next.
+
+        lanes  the lanes of its warp, numbered through the bundle, that arrive together; None for one.
+        """
 
     def mbarrier_expected(self, barrier: MBarrier, origin: Origin) -> None:
         """The current phase of an mbarrier has been told to wait for bytes of its own `expect_tx`."""

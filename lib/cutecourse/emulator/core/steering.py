@@ -89,6 +89,8 @@ class Steering(Observer):
         """For each wait that is over: the warp, the barrier's CTA and offset, and the phases complete."""
         self.trusts_flags = True
         """False if fences, atomics and strong accesses order nothing for the race check."""
+        self.trusts_lanes = True
+        """False if for the race check a lane tells others only of what it has done and waited for itself."""
         self.times: Counter[Execution] = Counter()
         """How often each warp has executed each instruction; `time` is 0."""
         self.paused: list[Paused] = []

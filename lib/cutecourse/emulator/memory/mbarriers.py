@@ -217,20 +217,21 @@ class MBarrier:
         *,
         drop: bool = False,
         expect: int | None = None,
-        lanes: int = 1,
+        lanes: NDArray[np.int64] | None = None,
         work: Origin | None = None,
         asynchronous: bool = False,
     ) -> None:
-        """Count arrivals: `count` each of `lanes` lanes, which first expect `expect` bytes each.
+        """Count arrivals: `count` each of some lanes (None: the origin's), which first expect bytes each.
 
         `work` is the operation that arrives for the thread. `asynchronous` says that the arrival comes when
         an operation of the thread completes, and not at the thread's own time.
         """
         for tell in self.cohort.listeners.mbarrier_arrived:
-            tell(self, origin, work)
+            tell(self, origin, work, lanes)
+        several = 1 if lanes is None else len(lanes)
         if expect is not None:
-            self.expect_tx(expect * lanes, origin)
-        total = count * lanes
+            self.expect_tx(expect * several, origin)
+        total = count * several
         if total > self.pending:
             if self.pending == 0:
                 why = f"all arrivals of phase {self.phase} have come"
@@ -258,7 +259,7 @@ class MBarrier:
             tell(
                 "mbarrier.arrive",
                 origin,
-                one=lanes == 1,
+                one=several == 1,
                 barrier=self.about(),
                 count=total,
                 dropped=drop,

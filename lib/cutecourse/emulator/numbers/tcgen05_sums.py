@@ -281,8 +281,10 @@ def accumulate_in_turn(
                 held = bits.view(np.float32)
                 if c is None:
                     held[...] = total
-                else:  # computed in double precision, rounded once when it is written
-                    np.add(total, c, out=held, dtype=np.float64, casting="unsafe")
+                else:  # added in double precision, rounded once; this is faster than one np.add that converts
+                    before = _scratch(shape, 1)
+                    before[...] = c
+                    held[...] = np.add(total, before, out=total)
                 c = held
                 continue
             if c is not None:
@@ -301,8 +303,8 @@ def accumulate_in_turn(
 
 
 @lru_cache(maxsize=4)
-def _scratch(shape: tuple[int, int]) -> NDArray[np.float64]:
-    """A buffer for sums, which is still in the cache when it is reused."""
+def _scratch(shape: tuple[int, int], number: int = 0) -> NDArray[np.float64]:
+    """A buffer for sums, which is still in the cache when it is reused; each number has its own."""
     return np.empty(shape)
 
 

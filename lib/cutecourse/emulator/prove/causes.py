@@ -18,13 +18,14 @@ the pair happens the other way round.
 
 Lanes of a warp that execute an instruction of the list above together know the same from then on, and so do
 lanes that meet: at a bar.warp.sync, a barrier, or an instruction with `.aligned` or a membermask. Lanes that
-run apart are threads of their own.
+run apart are threads of their own. That is about events at barriers, which an instruction with a membermask
+orders as it holds up the lanes. For what lanes read and write, the race check asks for more: it does not
+trust the lanes (emulator.checks.race_parts).
 
-Simplified: lanes that execute such an instruction together in this run do so in every order. The race check
-            gives a warp one clock: to it, a wait of one lane counts for all, and an arrival of one lane tells
-            what all have done. An arrival counts as performed in the order of its thread, also a relaxed
-            one. The commits of a thread arrive in their order, a multicast one at each CTA at its own time. A
-            wgmma is over when all four warps have issued it and its sums are there.
+Simplified: lanes that execute such an instruction together in this run do so in every order. An arrival
+            counts as performed in the order of its thread, also a relaxed one. The commits of a thread arrive
+            in their order, a multicast one at each CTA at its own time. A wgmma is over when all four warps
+            have issued it and its sums are there.
 Source:     PTX ISA 9.0, Phase of the mbarrier object
             (#parallel-synchronization-and-communication-instructions-mbarrier-phase); Memory Consistency
             Model, Causality order; Lamport, Time, Clocks, and the Ordering of Events in a Distributed System
@@ -421,7 +422,9 @@ class Causes(Observer):
         clock = self.clocks.barrier(0, barrier.rank, barrier.offset)
         self._barriers[_key(barrier)] = _Barrier(clock, barrier.where())
 
-    def mbarrier_arrived(self, barrier: MBarrier, origin: Origin, work: Origin | None) -> None:
+    def mbarrier_arrived(
+        self, barrier: MBarrier, origin: Origin, work: Origin | None, lanes: NDArray[np.int64] | None
+    ) -> None:
         """A thread arrives, or a commit or the end of cp.async that it has issued does."""
         self._arriving = origin
         held = self._barriers[_key(barrier)]

@@ -9,7 +9,7 @@ from typing import Any
 
 from cutecourse.emulator.core.program import Program
 from cutecourse.emulator.core.steering import Execution, Steering
-from cutecourse.emulator.errors import BudgetExceeded, EmulatorError, LaunchError
+from cutecourse.emulator.errors import BudgetExceeded, DeadlockError, EmulatorError, LaunchError
 from cutecourse.emulator.launch import LaunchResult, launch, program_of
 from cutecourse.emulator.prove.causes import CauseRecord, Causes, Doubt
 from cutecourse.emulator.prove.choices import choices, tests
@@ -23,6 +23,9 @@ from cutecourse.trace.words import number
 
 __all__ = ["Proof", "prove", "replay"]
 
+_LANES = "lanes not ordered"
+_NO_MATTER_OF_LANES = (BudgetExceeded, DeadlockError)
+"""Errors that a run ends with whether or not the race check trusts the lanes."""
 _SECONDS = 60.0
 _EACH = 3
 """So many doubts at the same lines are tried."""
@@ -110,7 +113,9 @@ def prove(
     if not seconds > 0:
         raise LaunchError(f"seconds is a time above 0, not {seconds!r}")
     checked = ptx if isinstance(ptx, CheckedModule) else read_module(ptx)
-    search = _Prover(checked, from_arguments(checked, arguments), dict(compare or {}), started + seconds)
+    apart = {**arguments, "hazards": {_LANES: "error", **(arguments.get("hazards") or {})}}
+    runs = from_arguments(checked, arguments), from_arguments(checked, apart)
+    search = _Prover(checked, runs, dict(compare or {}), started + seconds)
     fields = search.verdict(program_of(checked, arguments))
     return Proof(**fields, runs=search.runs, seconds=perf_counter() - started, module=checked.module)
 
@@ -131,25 +136,32 @@ class _Found(Exception):
 class _Prover:
     """The runs of one launch."""
 
-    def __init__(self, checked: CheckedModule, run: Launch, compare: Rules, until: float) -> None:
+    def __init__(
+        self, checked: CheckedModule, runs: tuple[Launch, Launch], compare: Rules, until: float
+    ) -> None:
+        """`runs` launch it as it was asked for, and so that lanes which nothing orders are an error."""
         self.checked = checked
-        self._run = run
+        self._launches = runs
         self._compare = compare
         self._until = until
         self.runs = 0
         self._first: Outcome | None = None
         self._apart: list[Execution] = []
         """Where lanes of a warp ran apart."""
+        self._only_together: EmulatorError | None = None
+        """What the race check says of a run if lanes tell others only of what they have done themselves."""
 
     def _once(
         self, order: EventOrder, found: CauseRecord, *, trusts_flags: bool = True
     ) -> tuple[Outcome, Steering]:
         steering = order.steering()
         steering.trusts_flags = trusts_flags
+        steering.trusts_lanes = self._only_together is not None
+        run = self._launches[not steering.trusts_lanes]
         self.runs += 1
 
         def steered(seed: int, recorder: Any) -> Any:
-            return self._run(
+            return run(
                 seed, recorder, steering=steering, observe=lambda cohort: Causes(cohort, steering, found)
             )
 
@@ -164,6 +176,14 @@ class _Prover:
         """
         found = CauseRecord(log=[] if logs else None)
         outcome, steering = self._once(order or EventOrder(), found)
+        by_lane = self._only_together is None
+        if by_lane and outcome.raised is not None and not isinstance(outcome.raised, _NO_MATTER_OF_LANES):
+            self._only_together, found = outcome.raised, CauseRecord(log=[] if logs else None)
+            outcome, steering = self._once(order or EventOrder(), found)
+            if outcome.raised is None and any(name == _LANES for name, *_ in outcome.notes):
+                raise _Found(verdict="counterexample", error=self._only_together, order=order)
+            if outcome.raised is not None:
+                self._only_together = None
         if isinstance(outcome.raised, BudgetExceeded):
             raise _Found(verdict="incomplete", reasons=(outcome.raised.problem,))
         self._first = self._first or outcome
@@ -182,6 +202,7 @@ class _Prover:
             doubts, reasons, ways = self._other_branches(program, found.doubts, steering)
             reasons += self._ordered_by_flags(found.flags)
             self._try_delays(doubts, ways)
+            reasons += self._ordered_by_lanes()
             if doubts and self._apart:  # an order can delay a warp, but not some of its lanes
                 where = self._line(self._apart[0].line)
                 reasons.append(f"lanes of a warp run apart at line {where}, so not every order can be run")
@@ -237,6 +258,19 @@ class _Prover:
         line = "" if outcome.raised.line is None else f" at line {self._line(outcome.raised.line)}"
         what = f"only fences, atomics or strong accesses order the uses of shared memory{line}"
         return [f"{what}; the orders that were tried went well"]
+
+    def _ordered_by_lanes(self) -> list[str]:
+        """Say which uses of shared memory are in order only if lanes of a warp stay together."""
+        error = self._only_together
+        if error is None:
+            return []
+        line = "" if error.line is None else f" at line {self._line(error.line)}"
+        words = (
+            f"the use of memory{line} is in order only if the lanes of a warp stay together: one lane tells"
+            " others of what another lane has done or waited for, and no bar.warp.sync or barrier stands"
+            " between the two"
+        )
+        return [words]
 
     def _try_delays(self, doubts: Sequence[Doubt], ways: Sequence[bool]) -> None:
         """Let the late event of each doubt come as late as it can, and then pairs of them."""

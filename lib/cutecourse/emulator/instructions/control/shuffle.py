@@ -9,7 +9,16 @@ from numpy.typing import NDArray
 
 from cutecourse.emulator.core.bundle import Bundle
 from cutecourse.emulator.core.facts import Facts
-from cutecourse.emulator.core.kinds import KINDS, LANE_BITS, WARP_SIZE, Mask, all_true, lane_masks, put
+from cutecourse.emulator.core.kinds import (
+    ALL_LANES,
+    KINDS,
+    LANE_BITS,
+    WARP_SIZE,
+    Mask,
+    all_true,
+    lane_masks,
+    put,
+)
 from cutecourse.emulator.core.memory import POISON
 from cutecourse.emulator.core.program import Step
 from cutecourse.emulator.core.registry import instruction
@@ -31,7 +40,8 @@ def shfl(site: Site) -> Step:
                 in bits 0 to 4 and the segment mask in bits 8 to 12. Lane l reads lane j; the predicate says
                 whether j lies in the segment of l. If it does not, l reads its own a.
     Errors:     DivergedWarp if a lane that the membermask names cannot get here.
-    Simplified: reading a lane that takes no part gives 0xCBCBCBCB; the hardware's value is not defined.
+    Simplified: reading a lane that takes no part, or that the membermask does not name, gives 0xCBCBCBCB;
+                the hardware's value is not defined.
     Source:     PTX ISA 9.0, shfl.sync (#data-movement-and-conversion-instructions-shfl-sync).
     """
     mode = site.expect("up", "down", "bfly", "idx")
@@ -39,6 +49,7 @@ def shfl(site: Site) -> Step:
     d, p = site.pair(0, "u32")
     a, b, c = (site.source(index, "u32") for index in (1, 2, 3))
     site.converge(4)
+    members = None if site.constant(4) in {-1, ALL_LANES} else site.source(4, "u32")
 
     def step(bundle: Bundle, mask: Mask) -> None:
         rows = bundle.rows["u32"]
@@ -60,7 +71,10 @@ def shfl(site: Site) -> Step:
         held = rows[a]
         if mask is not None:
             held = np.where(mask, held, _POISON)
-        put(rows[d], np.take_along_axis(held, other, axis=1), mask)
+        found = np.take_along_axis(held, other, axis=1)
+        if members is not None:
+            found = np.where(rows[members] >> other.astype(np.uint32) & 1, found, _POISON)
+        put(rows[d], found, mask)
         if p is not None:
             put(bundle.rows["pred"][p], inside, mask)
 

@@ -226,7 +226,7 @@ def _arrival(site: Site, *, drop: bool) -> Step:
                     f"{name} would complete phase {barrier.phase} of {barrier.where()}, which is not allowed",
                 )
             if len(lanes) == 1 or count * len(lanes) <= barrier.pending:
-                barrier.arrive(count, origin, drop=drop, expect=expect, lanes=len(lanes))
+                barrier.arrive(count, origin, drop=drop, expect=expect, lanes=lanes)
                 continue
             for each in lanes.tolist():
                 barrier.arrive(count, Origin(site, bundle, each), drop=drop, expect=expect)

@@ -94,8 +94,9 @@ class _Access:
         span = self.fragment.lanes
         if not own <= lane <= own + WARP_SIZE - span or lane % span:
             which = f"lane {own}" if span == WARP_SIZE else f"lane {own} or {own + span}"
+            left_out = lane < WARP_SIZE and not lane % span
             report(
-                "wrong lanes",
+                "lanes left out" if left_out else "wrong lanes",
                 f"the address 0x{address:x} is in lane {lane}: warp {bundle.warp} reaches lanes {own} to"
                 f" {own + WARP_SIZE - 1}, so .{self.shape} must start at {which}",
                 origin,

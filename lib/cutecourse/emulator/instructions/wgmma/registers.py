@@ -18,9 +18,11 @@ from cutecourse.emulator.core.bundle import Bundle
 from cutecourse.emulator.core.facts import Pipe
 from cutecourse.emulator.core.kinds import WARP_SIZE, Mask
 from cutecourse.emulator.core.origin import Origin
-from cutecourse.emulator.core.program import Program, Step
+from cutecourse.emulator.core.program import Gate, Program, Step
+from cutecourse.emulator.core.registry import facts_of
 from cutecourse.emulator.core.report import report
 from cutecourse.emulator.core.site import Site
+from cutecourse.emulator.errors import DivergedWarp
 from cutecourse.emulator.instructions.warpgroups import InFlight
 from cutecourse.ptx.checks import registers
 from cutecourse.ptx.scopes import Register, Scope
@@ -114,11 +116,15 @@ class Flight:
     def check(
         self, site: Site, bundle: Bundle, cluster: int, used: NDArray[np.int64], written: NDArray[np.int64]
     ) -> None:
-        """Report registers that an operation in flight still uses. Errors: AccumulatorInFlight."""
+        """Report registers that an operation in flight still uses.
+
+        Errors: AccumulatorInFlight; DivergedWarp if other lanes of the warp stand at a wgmma.wait_group.
+        """
         in_d = used[self.written[used, cluster] > 0]
         in_a = written[self.read[written, cluster] > 0]
         if not (len(in_d) or len(in_a)):
             return
+        _refuse_half_a_wait(site, bundle, cluster)
         conflict, what, done = (in_d, "D", "used") if len(in_d) else (in_a, "A", "written")
         for operation, group in list(self.open[cluster]):
             if share(conflict, operation.writes if what == "D" else operation.reads):
@@ -132,6 +138,25 @@ class Flight:
                     operation.site.line,
                 )
                 operation.settle()
+
+
+def _refuse_half_a_wait(site: Site, bundle: Bundle, cluster: int) -> None:
+    """Refuse a use by lanes that have gone past a wgmma.wait_group at which others of their warp stand."""
+    for split in bundle.splits:
+        gate = split.waiting
+        if not (isinstance(gate, Gate) and facts_of(gate.instruction).waits_for is Pipe.WGMMA):
+            continue
+        assert split.mask is not None
+        here = split.mask[cluster]
+        if here.any():
+            raise site.error(
+                DivergedWarp,
+                "lanes of this warp use registers of a wgmma.mma_async while lane"
+                f" {int(np.argmax(here))} stands at {gate.instruction.name} at line {gate.line}, which all"
+                f" {WARP_SIZE} lanes of the warp must execute together",
+                bundle,
+                cluster * WARP_SIZE + int(np.argmin(here)),
+            )
 
 
 def watch(site: Site, step: Step) -> Step:

@@ -2,9 +2,9 @@
 
 from typing import NamedTuple
 
-from cutecourse.kernels.attention_ladder import attention_spec
-from cutecourse.kernels.files import KernelFunction, SpecError, kernel_file, kernel_text
-from cutecourse.kernels.spec import LaunchSpec, Tensor
+from cutecourse.kernels.attention_ladder import attention_spec, causal_twin
+from cutecourse.kernels.files import kernel_file
+from cutecourse.kernels.spec import LaunchSpec
 
 FILE = kernel_file("attention_last")
 __getattr__ = FILE.attribute  # the kernel's constants and functions
@@ -59,18 +59,11 @@ def spec(
 
 def twin_text(spec: LaunchSpec) -> str:
     """The twin's text. Errors: SpecError for choices that it is not for."""
-    assert isinstance(spec.host, KernelFunction)
-    assert spec.host.arguments is not None
-    _, causal, keys, stages, group = spec.host.arguments
-    q = spec.params[0]
-    assert isinstance(q, Tensor)
-    *_, heads, batches = (extent or 0 for extent in q.extents)
-    if not causal or (keys, stages) != (32, 4) or not group or heads == 1 or batches > 1:
-        raise SpecError(
-            f"{spec.name}: its twin is for causal attention of several heads of one batch only, in groups, "
-            "with four stages of 32 keys."
-        )
-    return kernel_text("attention_last", "twin.ptx")
+    return causal_twin(
+        spec,
+        lambda _, causal, keys, stages, group: causal and (keys, stages) == (32, 4) and group,
+        "in groups, with four stages of 32 keys",
+    )
 
 
 LAUNCH = spec(*FILE.constant("SHAPE"), how=AttentionChoice(True, keys=32, group=2), sms=2)

@@ -1,6 +1,6 @@
 """How `attention_one` is launched; the kernel is in `source.py`."""
 
-from cutecourse.kernels.attention_ladder import attention_spec
+from cutecourse.kernels.attention_ladder import attention_spec, causal_twin
 from cutecourse.kernels.files import kernel_file
 from cutecourse.kernels.spec import LaunchSpec
 
@@ -25,4 +25,9 @@ def spec(
     )
 
 
-LAUNCH = spec(*FILE.constant("SHAPE"), causal=True)
+def twin_text(spec: LaunchSpec) -> str:
+    """The twin's text. Errors: SpecError for choices that it is not for."""
+    return causal_twin(spec, lambda causal, keys: causal and keys == 32, "with tiles of 32 keys")
+
+
+LAUNCH = spec(200, 2, causal=True, keys=32)

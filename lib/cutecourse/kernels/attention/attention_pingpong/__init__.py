@@ -1,6 +1,6 @@
 """How `attention_pingpong` is launched; the kernel is in `source.py`."""
 
-from cutecourse.kernels.attention_ladder import attention_spec, ring_bytes
+from cutecourse.kernels.attention_ladder import attention_spec, causal_twin, ring_bytes
 from cutecourse.kernels.files import kernel_file
 from cutecourse.kernels.spec import LaunchSpec
 
@@ -26,4 +26,11 @@ def spec(
     )
 
 
-LAUNCH = spec(*FILE.constant("SHAPE"), causal=True)
+def twin_text(spec: LaunchSpec) -> str:
+    """The twin's text. Errors: SpecError for choices that it is not for."""
+    return causal_twin(
+        spec, lambda causal, keys, stages: causal and (keys, stages) == (32, 4), "with four stages of 32 keys"
+    )
+
+
+LAUNCH = spec(200, 2, causal=True, keys=32)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from cutecourse.block_scales import scales_shape
+from dataclasses import replace
+
+from cutecourse.block_scales import FORMATS, BlockFormat, scales_shape
 from cutecourse.kernels.scaled_ladder import (
     K_BYTES,
     blocks_of,
@@ -14,7 +16,7 @@ from cutecourse.kernels.scaled_ladder import (
     rows_map,
     scale_factors,
 )
-from cutecourse.kernels.spec import LaunchSpec, Scalar, SpecError, Tensor
+from cutecourse.kernels.spec import LaunchSpec, Scalar, SpecError, Tensor, TensorMapSpec
 
 STAGES = 4
 CTA_ROWS = 128
@@ -22,8 +24,25 @@ COLUMNS = 128  # of an MMA's result
 STORING_WARPS = 4
 
 
+def result(m: int, n: int, out: BlockFormat | None) -> TensorMapSpec:
+    """D's tensor map: pieces of 32 rows, swizzled by the length of their rows."""
+    if out is None:
+        return rows_map("d", "bf16", (m, n), (32, 64))
+    columns, piece = out.bytes_of(n), out.bytes_of(COLUMNS)
+    encoding = rows_map("d", "u8", (m, columns), (32, piece)).encoding
+    encoding = replace(encoding, swizzle="64B" if piece == 64 else "128B")
+    return TensorMapSpec.encoded("d", "u8", (m, columns), (columns, 1), encoding)
+
+
 def spec(
-    m: int, n: int, k: int, *, form: str = "mxf8", sms: int = 2, pairs: int = 1, quantises: bool = False
+    m: int,
+    n: int,
+    k: int,
+    *,
+    form: str = "mxf8",
+    sms: int = 2,
+    pairs: int = 1,
+    quantises: str | None = None,
 ) -> LaunchSpec:
     """The launch for D (M, N) = alpha A (M, K) times B (N, K) transposed, row-major.
 
@@ -33,7 +52,8 @@ def spec(
     form       the name of a format of `block_scales.FORMATS`.
     sms        how many SMs an MMA takes: 2 or 1.
     pairs      how many of them share the tiles, at most.
-    quantises  D is e4m3 in blocks of 32, and `sfd` are its factors of ue8m0; otherwise D is bf16.
+    quantises  the format of D, mxf8 or nvf4, with its scale factors in `sfd`; otherwise D is bf16. `alpha`
+               then holds 1 / D's second scale as well.
 
     Errors: SpecError for another format or number of SMs, for fewer than one pair, and for extents whose
             rows are not whole 16 bytes.
@@ -43,6 +63,8 @@ def spec(
         raise SpecError(f"scaled_persistent: sms is 1 or 2, not {sms!r}.")
     if pairs < 1:
         raise SpecError(f"scaled_persistent: pairs is at least 1, not {pairs!r}.")
+    if quantises not in (None, "mxf8", "nvf4"):
+        raise SpecError(f"scaled_persistent: quantises is 'mxf8', 'nvf4' or None, not {quantises!r}.")
     blocks = blocks_of(known)
     b_at = STAGES * CTA_ROWS * K_BYTES
     d_at = b_at + STAGES * COLUMNS // sms * K_BYTES
@@ -51,6 +73,8 @@ def spec(
     tiles_m = -(-m // (CTA_ROWS * sms))
     tiles = tiles_m * -(-n // COLUMNS)
     pairs = min(pairs, tiles)
+    out = FORMATS[quantises] if quantises else None
+    factors_n = 4 * out.vector if out else COLUMNS  # columns of D in a block of its scale factors
     numbers = {
         "SMS": sms,
         "STAGES": STAGES,
@@ -72,16 +96,18 @@ def spec(
         "TILES_M": tiles_m,
         "TILES": tiles,
         "PAIRS": pairs,
-        "BLOCKS_D": -(-n // COLUMNS),
+        "D_BYTES": out.bytes_of(COLUMNS) if out else 128,
+        "D_COLUMNS": out.bytes_of(COLUMNS) if out else COLUMNS,
+        "BLOCKS_D": -(-n // factors_n),
+        "TILE_BLOCKS": COLUMNS // factors_n,
         "COPIES": copies(known, sms),
         "MMAS": mmas(known, sms, COLUMNS),
     }
-    result, piece = ("u8", 128) if quantises else ("bf16", 64)
     return LaunchSpec(
         name="scaled_persistent",
         module="scaled_persistent",
         language="ptx",
-        ptx=filled("scaled_persistent", numbers, "quantised" if quantises else "rounded"),
+        ptx=filled("scaled_persistent", numbers, *(("quantised", quantises) if quantises else ("rounded",))),
         entry="scaled_persistent",
         target="sm_100a",
         params=(
@@ -89,8 +115,8 @@ def spec(
             operand("b", n, k, known, COLUMNS // sms),
             scale_factors("sfa", m, k, known),
             scale_factors("sfb", n, k, known),
-            rows_map("d", result, (m, n), (32, piece)),
-            *((Tensor("sfd", "u8", scales_shape(m, n, 32)),) if quantises else ()),
+            result(m, n, out),
+            *((Tensor("sfd", "u8", scales_shape(m, n, out.vector)),) if out else ()),
             Scalar("alpha", "f32"),
         ),
         grid=(pairs * sms, 1, 1),
@@ -102,4 +128,5 @@ def spec(
 
 LAUNCH = spec(512, 384, 640)
 FOUR_BITS = spec(512, 384, 1280, form="nvf4")
-QUANTISED = spec(300, 400, 288, form="mxf4", sms=1, quantises=True)
+QUANTISED = spec(300, 400, 288, form="mxf4", sms=1, quantises="mxf8")
+QUANTISED_FOUR = spec(300, 416, 544, form="nvf4", sms=1, quantises="nvf4")

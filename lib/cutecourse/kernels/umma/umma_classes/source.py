@@ -270,7 +270,7 @@ def emulate(ptx, m, n, k):
     rng = np.random.default_rng(0)
     a, b = (rng.integers(-4, 5, (rows, k)).astype(np.float16) for rows in (m, n))
     d = np.full((m, n), 0x7FC0, np.uint16)  # NaN, as a code of bf16
-    launch = umma_classes.spec(m, n, k).with_text(ptx)
+    launch = umma_classes.spec(m, n, k, columns=COLUMNS, stages=STAGES).with_text(ptx)
     computed = run(launch, device="emulator", a=a, b=b, d=d)["d"]
     return int((computed != encode(a.astype(np.float32) @ b.astype(np.float32).T, "bf16")).sum())
 

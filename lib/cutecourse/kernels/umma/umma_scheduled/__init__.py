@@ -26,23 +26,23 @@ def spec(
     sms      how many SMs an MMA takes: 2, or 1 for a kernel without pairs.
     pairs    None: the grid has a pair for each tile, and a pair that runs asks for the tiles of those that do
              not run yet. A number: so many at most share the tiles in turn.
-    columns  of an MMA's result: 128, 192 or 256.
+    columns  of an MMA's result: 64, 128, 192 or 256, so 1 to 4 pieces of 64.
     stages   for k-tiles.
-    ctas     how many CTAs share an SM: 1, or 2 of 128 columns.
+    ctas     how many CTAs share an SM: 1, or 2 of at most 128 columns.
     blends   the kernel also takes C (M, N) in bf16 and the numbers alpha and beta: D = alpha A B^T + beta C.
     fuses    it also takes a scale for each row and a bias for each column: D = relu(scale (A B^T) + bias).
 
     Errors: SpecError for other numbers of SMs, columns and CTAs, for fewer than one pair or stage, for both
             epilogues at once, for extents of 1, and for N or K that is no multiple of 8.
     """
-    if columns not in (128, 192, 256):
-        raise SpecError(f"umma_scheduled: columns is 128, 192 or 256, not {columns!r}.")
+    if columns not in (64, 128, 192, 256):
+        raise SpecError(f"umma_scheduled: columns is 64, 128, 192 or 256, not {columns!r}.")
     if stages < 1:
         raise SpecError(f"umma_scheduled: stages is at least 1, not {stages!r}.")
     if ctas not in (1, 2) or ctas * columns > 256:
         raise SpecError(
             f"umma_scheduled: tensor memory has room for two accumulators of 256 columns, so ctas is 1, or 2 "
-            f"with 128 columns; not {ctas!r} with {columns}."
+            f"with 128 or fewer; not {ctas!r} with {columns}."
         )
     if blends and fuses:
         raise SpecError("umma_scheduled: one epilogue takes C, the other the scale and the bias; choose one.")

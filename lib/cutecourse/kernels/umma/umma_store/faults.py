@@ -79,7 +79,7 @@ NOT_MET_BEFORE = Fault(
     "31 lanes write to a buffer before they have met the one that waited for it",
     source=((_WAITED + _MEET, _WAITED),),
     twin=((_WAITED_IN_TWIN + _MEET_IN_TWIN, _WAITED_IN_TWIN),),
-    unreported="the emulator runs the lanes of a warp together, so none writes before the one that waits",
+    reports=("LanesNotOrdered",),
 )
 NOT_MET_BEHIND = Fault(
     "not_met_behind_the_stores",
