@@ -191,8 +191,17 @@ def test_cvt__cases_cover_every_pair_of_types() -> None:
                 assert (a, b) in seen, (a, b)
 
 
+NARROW = {
+    "e4m3x2": ml_dtypes.float8_e4m3fn,
+    "e5m2x2": ml_dtypes.float8_e5m2,
+    "e2m3x2": ml_dtypes.float6_e2m3fn,
+    "e3m2x2": ml_dtypes.float6_e3m2fn,
+    "e2m1x2": ml_dtypes.float4_e2m1fn,
+}
+
+
 def converts(text: str, values: NDArray[Any], result: str) -> NDArray[Any]:
-    """What an instruction makes of the value in %h of each of 256 threads."""
+    """What an instruction makes of the word in %w of each of 256 threads: %h and %b are its low bits."""
     ptx = f"""
 .version 8.6
 .target sm_120a
@@ -201,15 +210,16 @@ def converts(text: str, values: NDArray[Any], result: str) -> NDArray[Any]:
 {{
     .reg .b8 %b;
     .reg .b16 %h, %to16;
-    .reg .b32 %me, %to32;
+    .reg .b32 %me, %w, %to32;
     .reg .b64 %in, %out;
     ld.param.u64 %in, [in];
     ld.param.u64 %out, [out];
     mov.u32 %me, %tid.x;
-    mad.wide.u32 %in, %me, 2, %in;
+    mad.wide.u32 %in, %me, 4, %in;
     mad.wide.u32 %out, %me, {np.dtype(result).itemsize}, %out;
-    ld.global.b16 %h, [%in];
-    cvt.u8.u16 %b, %h;
+    ld.global.b32 %w, [%in];
+    cvt.u16.u32 %h, %w;
+    cvt.u8.u32 %b, %w;
     {text};
     st.global.b{8 * np.dtype(result).itemsize} [%out], %to{8 * np.dtype(result).itemsize};
     ret;
@@ -223,28 +233,41 @@ def converts(text: str, values: NDArray[Any], result: str) -> NDArray[Any]:
 @pytest.mark.parametrize(("to", "of"), [("bf16", "f16"), ("f16", "bf16")])
 def test_cvt__between_f16_and_bf16_rounds_to_the_nearest(to: str, of: str) -> None:
     """Without a modifier, ptxas makes the machine code of .rn."""
-    values = np.random.default_rng(7).integers(0, 1 << 16, 256).astype(np.uint16)
+    values = np.random.default_rng(7).integers(0, 1 << 16, 256).astype(np.uint32)
     got = converts(f"cvt.{to}.{of} %to16, %h", values, "uint16")
     np.testing.assert_array_equal(got, converts(f"cvt.rn.{to}.{of} %to16, %h", values, "uint16"))
 
 
-@pytest.mark.parametrize(
-    ("name", "source", "kind"),
-    [
-        ("e4m3x2", "%h", ml_dtypes.float8_e4m3fn),
-        ("e5m2x2", "%h", ml_dtypes.float8_e5m2),
-        ("e2m3x2", "%h", ml_dtypes.float6_e2m3fn),
-        ("e3m2x2", "%h", ml_dtypes.float6_e3m2fn),
-        ("e2m1x2", "%b", ml_dtypes.float4_e2m1fn),
-    ],
-)
-def test_cvt__of_a_pair_of_a_narrow_format_to_bf16(name: str, source: str, kind: Any) -> None:
-    bits = {"e2m1x2": 4, "e2m3x2": 6, "e3m2x2": 6}.get(name, 8)
-    codes = np.arange(512, dtype=np.uint16).reshape(256, 2)[:, ::-1] % (1 << bits)
-    given = codes[:, 0] | codes[:, 1] << max(bits, 8 if name != "e2m1x2" else 4)
-    got = converts(f"cvt.rn.bf16x2.{name} %to32, {source}", given.astype(np.uint16), "uint32")
+@pytest.mark.parametrize("name", NARROW)
+def test_cvt__of_a_pair_of_a_narrow_format_to_bf16(name: str) -> None:
+    bits = ml_dtypes.finfo(NARROW[name]).bits
+    codes = np.arange(512).reshape(256, 2)[:, ::-1] % (1 << bits)
+    given = codes[:, 0] | codes[:, 1] << (4 if bits == 4 else 8)
+    source = "%b" if bits == 4 else "%h"
+    got = converts(f"cvt.rn.bf16x2.{name} %to32, {source}", given.astype(np.uint32), "uint32")
     pairs = got.view(ml_dtypes.bfloat16).reshape(256, 2).astype(np.float32)
-    np.testing.assert_array_equal(pairs, codes.astype(np.uint8).view(kind).astype(np.float32))
+    np.testing.assert_array_equal(pairs, codes.astype(np.uint8).view(NARROW[name]).astype(np.float32))
+
+
+@pytest.mark.parametrize("source", ["f16x2", "bf16x2"])
+@pytest.mark.parametrize("name", NARROW)
+def test_cvt__of_a_pair_to_a_narrow_format(name: str, source: str) -> None:
+    limits = ml_dtypes.finfo(NARROW[name])
+    most = float(limits.max)
+    wide = np.float16 if source == "f16x2" else ml_dtypes.bfloat16
+    values = np.random.default_rng(3).uniform(-1.2, 1.2, (256, 2)) * min(most, 40000.0)
+    values[::3] *= 2.0**-6
+    given = values.astype(wide)
+    clamped = np.clip(given.astype(np.float32), -most, most)
+    wanted = clamped.astype(NARROW[name]).view(np.uint8).astype(np.uint16)
+    place = "%b" if limits.bits == 4 else "%to16"
+    text = f"cvt.rn.satfinite.{name}.{source} {place}, %w"
+    if limits.bits == 4:
+        text += ";\n    cvt.u16.u8 %to16, %b"
+    got = converts(text, given.view(np.uint32).reshape(256), "uint16")
+    shift = 4 if limits.bits == 4 else 8
+    np.testing.assert_array_equal(got & (1 << shift) - 1, wanted[:, 0])
+    np.testing.assert_array_equal(got >> shift, wanted[:, 1])
 
 
 @pytest.mark.parametrize(
@@ -258,7 +281,7 @@ def test_cvt__of_a_pair_of_a_narrow_format_to_bf16(name: str, source: str, kind:
         ("cvt.rna.f16.f32 %h, %f", "no conversion"),
         ("cvt.rn.ftz.f16.f64 %h, %d", "ftz"),
         ("cvt.rn.e4m3x2.f32 %h, %f, %f", "takes .rn.satfinite"),
-        ("cvt.rn.satfinite.e2m1x2.f16x2 %b, %f", "no conversion"),
+        ("cvt.rn.satfinite.e2m1x2.e4m3x2 %b, %h", "no conversion"),
         ("cvt.rn.ue8m0x2.f32 %h, %f, %f", "takes .rz or .rp"),
         ("cvt.rp.relu.ue8m0x2.f32 %h, %f, %f", "no sign that .relu could clamp"),
         ("cvt.rn.satfinite.f16x2.e4m3x2 %f, %h", "takes no .satfinite"),

@@ -146,12 +146,21 @@ def test_launch_arguments__takes_triton_parameters_in_the_kernels_order() -> Non
     x = Draw(0).normal(4)
     problem = Problem(3, {"n": 4, "x": x})
     entry = Entry("t/t", "liger", "m:f", "triton", ("sm_80",), lambda draw: problem, {"num_warps": 2})
-    answer = {"order": ["x", "n"], "entry": "f", "smem_bytes": 16, "cluster": 1, "scratch_bytes": 8}
+    answer = {
+        "order": ["x", "n"],
+        "entry": "f",
+        "smem_bytes": 16,
+        "cluster": 1,
+        "scratch_bytes": 8,
+        "ptx": "",
+    }
     given = launch_arguments(entry, problem, answer)
     assert given["args"][0] is x.codes
     assert given["args"][1] == 4
     assert [array.nbytes for array in given["args"][2:]] == [24, 1]
     assert (given["block"], given["dynamic_smem"]) == (64, 16)
+    specialized = launch_arguments(entry, problem, {**answer, "ptx": ".reqntid 256\n.maxnreg 128"})
+    assert specialized["block"] == 256
 
 
 def test_page__shows_each_kernel_and_counts_them(result) -> None:
