@@ -28,13 +28,13 @@ from cutecourse.errors import CourseError
 from cutecourse.kernels import LaunchSpec, attention_lazy
 from tools.facts import of_this_machine
 
-__all__ = ["RESULT", "KINDS", "after_the_waits", "launches"]
+__all__ = ["KINDS", "RESULT", "after_the_waits", "launches"]
 
 RESULT = result_path("attention_order")
 SHAPE = (4096, 16, 4)  # the sequence's length, heads, batches
 VARIANTS = ("wait moved up", "sums after the wait", "128 keys")
 KINDS = {"FMNMX": "maxima", "MUFU.EX2": "exponentials", "FADD": "additions"}
-_INSTRUCTION = re.compile(r"/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+\s+)?([A-Z0-9_.]+)([^;]*);")
+_INSTRUCTION = re.compile(r"/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+\s+)?([A-Z0-9_.]+)")
 
 
 def launches() -> Iterator[tuple[str, LaunchSpec]]:
@@ -54,9 +54,10 @@ def after_the_waits(sass: str) -> list[dict[str, int]]:
 
     Errors: ValueError if no tile has two waits.
     """
-    tiles: list[list[tuple[str, str]]] = []
-    issued, tile = False, None
-    for operation, rest in _INSTRUCTION.findall(sass):
+    tiles: list[list[str]] = []
+    tile: list[str] | None = None
+    issued = False
+    for operation in _INSTRUCTION.findall(sass):
         if operation.startswith("HGMMA"):
             issued, tile = True, None
         elif operation.startswith("BAR.ARV") and issued:
@@ -65,18 +66,17 @@ def after_the_waits(sass: str) -> list[dict[str, int]]:
         elif operation.startswith("F2FP"):
             tile = None
         elif tile is not None:
-            tile.append((operation, rest))
-    with_waits = [
-        tile for tile in tiles if sum(name.startswith("WARPGROUP.DEPBAR") for name, _ in tile) == 2
-    ]
+            tile.append(operation)
+    with_waits = [tile for tile in tiles if sum(name.startswith("WARPGROUP.DEPBAR") for name in tile) == 2]
     if not with_waits:
         raise ValueError("no tile waits twice, for S and for O")
     found: list[Counter[str]] = []
-    for operation, _ in min(with_waits, key=len):
+    for operation in min(with_waits, key=len):
+        kinds = [kind for name, kind in KINDS.items() if operation.startswith(name)]
         if operation.startswith("WARPGROUP.DEPBAR"):
             found.append(Counter())
-        elif found and (kind := next((kind for name, kind in KINDS.items() if operation.startswith(name)), "")):
-            found[-1][kind] += 1
+        elif found:
+            found[-1].update(kinds)
     return [{kind: counted[kind] for kind in KINDS.values()} for counted in found]
 
 
@@ -108,7 +108,9 @@ def main(arguments: list[str] | None = None) -> int:
         for name, spec in launches():
             waits = after_the_waits(disassembled(spec))
             rows.append({"name": name, "waits": waits})
-            print(f"{name:<22} after the wait for S: {waits[0]}, after the wait for O: {waits[1]}", flush=True)
+            print(
+                f"{name:<22} after the wait for S: {waits[0]}, after the wait for O: {waits[1]}", flush=True
+            )
     except CourseError as error:
         print(f"attention_order: {error}", file=sys.stderr)
         return 1

@@ -257,7 +257,7 @@ def check_causal_order(answer: object) -> str:
                 expected=f"{len(items)} pairs",
                 got=f"{len(given)}",
             )
-        least, got = _slowest(_snake(heads, blocks, ctas), ctas), _slowest(order, ctas)
+        least, got = _slowest(_snake(heads, blocks, ctas), ctas), _slowest([*order], ctas)
         if got <= least:
             continue
         costs = [block for _, block in order]
@@ -403,6 +403,12 @@ def check_keys_that_fit(answer: object) -> str:
         (fitting(3, per_element=1), "There are two tiles, and each has an O."),
         (fitting(1.5, per_element=1), "This is one tile's room. There are two of them."),
         (fitting(3, per_element=0), "O lies in tensor memory as well."),
+        ([keys // 16 for keys in fitting(3)], "These are MMAs. Each takes 16 keys."),
+        (
+            [-(-keys // 16) * 16 for keys in fitting(3, step=1)],
+            "Rounded up to a multiple of 16, the keys no longer fit.",
+        ),
+        (fitting(3, step=32), "An MMA of P and V takes 16 keys, not 32."),
     ]
     right = fitting(3)
     if got != right:

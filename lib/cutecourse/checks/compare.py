@@ -273,7 +273,8 @@ def repaired_text(answer: object, exercise: str, *others: object) -> str:
         raise WrongAnswer("Give the kernel's whole text.", expected="a str", got=type(answer).__name__)
     if "\n" not in answer.strip():
         raise WrongAnswer(
-            "Give the kernel's whole text with the corrected line in it, and not that line alone."
+            "Give the whole text, not the corrected line alone: `replace(old, new)` returns the text with "
+            "`new` in place of `old`."
         )
     if answer.strip() in [str(text).strip() for text in (broken_text(exercise), *others)]:
         raise WrongAnswer(

@@ -29,7 +29,7 @@ FAULTS = by_name(
         "the softmax does not wait for the MMA that computes S",
         source=(("    warpgroup.wait_group(0)\n    " + S_READ, "    " + S_READ),),
         twin=(("    wgmma.wait_group.sync.aligned 0;\n" + TWIN_S_READ, TWIN_S_READ),),
-        reports=("AccumulatorInFlight",),
+        reports=("AccumulatorInFlight", "StageReusedEarly"),
     ),
     Fault(
         "one_phase",
