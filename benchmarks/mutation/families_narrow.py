@@ -152,9 +152,9 @@ def _persistent(form: str, sms: int) -> Family:
 
 
 def _quantising(form: str, sms: int) -> Family:
-    """The same GEMM with a result in blocks of its own, of which the last tile has half its columns."""
-    m, n, out = 128 * sms, 320, FORMATS[form]
-    spec = scaled_persistent.spec(m, n, 192, form=form, sms=sms, quantises=form)
+    """The same GEMM, with a result in blocks that the next one can load."""
+    out = FORMATS[form]
+    spec = scaled_persistent.spec(128 * sms, 384, 192, form=form, sms=sms, quantises=form)
     given, product = exact_operands(spec, form, seed=22)
     codes, factors = quantise(given["alpha"] * product, out)
     expected = {"d": packed(codes, out), "sfd": placed(factors)}
