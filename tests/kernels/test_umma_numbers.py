@@ -137,6 +137,8 @@ def stored(spec, **where):
         expected = 0.5 * expected - 2 * given["c"].astype(np.float32)
     if "scale" in given:
         expected = np.maximum(given["scale"][:, None] * expected + given["bias"], 0)
+    elif "bias" in given:
+        expected += given["bias"]
     given["d"][:] = np.nan
     run = runtime.run(spec, **given, **where)
     return run, expected.astype(given["d"].dtype)
@@ -270,6 +272,15 @@ def barriers(spec):
 def test_classes__do_at_their_barriers_what_the_kernel_by_hand_does():
     """TmemAllocator's own barrier comes first: the warp that frees meets the other CTA's there."""
     assert barriers(umma_classes.LAUNCH) == [(32, 1, 1, 0), *barriers(umma_persistent.LAUNCH)]
+
+
+@pytest.mark.compilers
+def test_classes__take_another_tile_and_a_bias():
+    """What page 14c changes in the script; each pair has several tiles of three pieces."""
+    m, n, k = 392, 712, 136
+    spec = umma_classes.spec(m, n, k, columns=192, further=(Tensor("bias", "f32", (n,), (1,)),))
+    run, expected = stored(spec.with_fault(change_of("umma_classes", "another_tile")), device="emulator")
+    assert run["d"].tobytes() == expected.tobytes()
 
 
 @pytest.mark.compilers
