@@ -8,6 +8,7 @@ from cutecourse.block_scales import FORMATS, packed, quantise
 from cutecourse.kernels import scaled_persistent
 from cutecourse.kernels.faults import Fault, by_name
 from cutecourse.kernels.scaled_ladder import exact_operands
+from cutecourse.kernels.spec import LaunchSpec
 
 LAUNCH = scaled_persistent.spec(130, 160, 96, form="nvf4", sms=1, quantises="nvf4")
 _KEPT = """\
@@ -76,6 +77,11 @@ FAULTS = by_name(
         reports=("OverwrittenSource",),
     ),
 )
+
+
+def broken(name: str) -> LaunchSpec:
+    """The launch with one of the faults."""
+    return LAUNCH.with_fault(FAULTS[name], "scaled_broken")
 
 
 def arguments(seed: int) -> tuple[dict[str, Any], str, Any]:
