@@ -221,9 +221,9 @@ def test_mbarrier__forms_that_do_not_exist_are_refused(instruction, error):
 def test_waits__for_the_parity_minus_one_are_for_one():
     """The phase before the first one is complete, and the first one is not: 0 would wait for ever."""
     wait = "AGAIN: mbarrier.try_wait.parity.shared::cta.b64 %p, [full], -1;\n@!%p bra AGAIN;\n"
-    run(ONE + wait)
+    run(ONE + wait, block=1)
     with pytest.raises(DeadlockError, match="waits for parity 1"):
-        run(ONE + "mbarrier.arrive.shared::cta.b64 _, [full];\n" + wait)
+        run(ONE + "mbarrier.arrive.shared::cta.b64 _, [full];\n" + wait, block=1)
 
 
 def test_inval__refuses_a_barrier_that_somebody_waits_for():
