@@ -175,7 +175,7 @@ def half_as_many(place: Place) -> str:
 def behind_the_barrier(place: Place) -> str:
     """A bulk wait and the barrier behind it, exchanged."""
     wait = place[0][: -len(place["between"] + place["barrier"])]
-    return place["barrier"] + place["between"] + wait
+    return f"{place['between']}{place['barrier']} {wait}"
 
 
 def flipped(place: Place) -> str:
@@ -220,7 +220,7 @@ def beyond_registers(kernel: Kernel, place: Place) -> str | None:
 
 _WAIT_GROUP = r"(?P<guard>@!?%\w+\s+)?cp\.async\.wait_group\s+(?P<groups>\d+)\s*;"
 _BULK_WAIT = r"(?P<guard>@!?%\w+\s+)?cp\.async\.bulk\.wait_group(?:\.read)?\s+(?P<groups>\d+)\s*;"
-_BARRIER = r"(?P<between>\s*)(?P<barrier>bar\.(?:warp\.)?sync[^;]*;)"
+_BARRIER = r"(?P<between>\s*(?:\$\w+:\s*)?)(?P<barrier>bar\.(?:warp\.)?sync[^;]*;)"
 
 
 RULES: tuple[Rule, ...] = (
