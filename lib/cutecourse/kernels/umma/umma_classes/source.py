@@ -186,11 +186,11 @@ def umma_classes(
         )
         for number in cutlass.range(first, count, pairs, unroll=1):
             row = (number % tiles_m * sms + rank) * STORING_WARPS + warp  # of pieces
-            column = number // tiles_m * PIECES
+            first_piece = number // tiles_m * PIECES
             full = sums_read.wait_and_advance()
             nvvm.tcgen05_fence("after_thread_sync")
             for i in cutlass.range(PIECES, unroll=1):
-                piece, buffer = column + i, warp * BUFFERS + i % BUFFERS
+                piece, buffer = first_piece + i, warp * BUFFERS + i % BUFFERS
                 cute.copy(load, tDtC[None, i, 0, 0, full.index], tDrS)
                 cute.arch.fence_view_async_tmem_load()
                 if i == PIECES - 1:

@@ -182,12 +182,12 @@ def umma_persistent(
             eights = cute.make_tensor(tDrC.iterator, cute.make_layout((8, PIECE[1] // 8)))
         for number in cutlass.range(first, count, pairs, unroll=1):
             row = (number % tiles_m * sms + rank) * STORING_WARPS + warp  # of pieces
-            column = number // tiles_m * PIECES
+            first_piece = number // tiles_m * PIECES
             acc, turn = done % ACCUMULATORS, done // ACCUMULATORS
             cute.arch.mbarrier_wait(acc_full + acc, turn % 2)
             nvvm.tcgen05_fence("after_thread_sync")
             for i in cutlass.range(PIECES, unroll=1):
-                piece, buffer = column + i, warp * BUFFERS + i % BUFFERS
+                piece, buffer = first_piece + i, warp * BUFFERS + i % BUFFERS
                 cute.copy(load, tDtC[None, i, 0, 0, acc], tDrS)
                 cute.arch.fence_view_async_tmem_load()
                 if i == PIECES - 1:

@@ -263,7 +263,7 @@ def umma_scheduled(
             gBias = cute.local_tile(mBias, (PIECE[1],), (None,))  # (64, along N)
         while number < count:
             row, column = tile_of(number, tiles)
-            row, column = (row * sms + rank) * STORING_WARPS + warp, column * pieces  # of pieces
+            row, first_piece = (row * sms + rank) * STORING_WARPS + warp, column * pieces  # of pieces
             if cutlass.const_expr(mScale is not None):
                 my_row, scale = row * PIECE[0] + tid % 32, cutlass.Float32(0)
                 if my_row < tma_d.shape[0]:
@@ -272,7 +272,7 @@ def umma_scheduled(
             cute.arch.mbarrier_wait(acc_full + acc, turn % 2)
             nvvm.tcgen05_fence("after_thread_sync")
             for i in cutlass.range(pieces, unroll=1):
-                piece, buffer = column + i, warp * BUFFERS + (done * pieces + i) % BUFFERS
+                piece, buffer = first_piece + i, warp * BUFFERS + (done * pieces + i) % BUFFERS
                 cute.copy(load, tDtC[None, i, 0, 0, acc], tDrS)
                 cute.arch.fence_view_async_tmem_load()
                 if i == pieces - 1:
