@@ -338,7 +338,11 @@ def _table(rows: Iterator[tuple[str, ...]]) -> str:
 
 def _hangs() -> Iterator[tuple[str, ...]]:
     """Where warps stand in exhibits that hang, what their barriers have got, and which exhibits these are."""
-    yield "where the warps stand", "what has come there", "exhibits, how many of our seeds end so, and what is wrong there"
+    yield (
+        "where the warps stand",
+        "what has come there",
+        "exhibits, how many of our seeds end so, and what is wrong there",
+    )
     rows: dict[tuple[str, str], list[str]] = {}
     told, kept_rows = stories(), kept()
     for name in told:
@@ -417,8 +421,8 @@ def _luck() -> str:
     ends = [on_gpu(kept_of_a_gpu(), name).get("ends") for name in exhibits()]
     plain = [set(one) == {"right"} for one in ends if one]
     return (
-        f"{_sentence_start(machine()['gpu'])} ran {len(plain)} of the broken ones, {RUNS} times each, or fewer if"
-        f" they hung. **{sum(plain)} of them gave the right result all {RUNS} times.**"
+        f"{_sentence_start(machine()['gpu'])} ran {len(plain)} of the broken ones, {RUNS} times each, or"
+        f" fewer if they hung. **{sum(plain)} of them gave the right result all {RUNS} times.**"
     )
 
 
@@ -426,9 +430,10 @@ def _proofs() -> str:
     """How many broken kernels `prove` refutes, and why that is no merit."""
     refuted = sum(row["verdict"] == "counterexample" for row in kept().values())
     return (
-        f"There is no column for `prove`. It refutes {refuted} of the {len(kept())} broken kernels, which says"
-        " little for it: we admit an exhibit only if the emulator or `prove` finds the broken kernel and is"
-        " silent about the repaired one. The table is computed from kept measurements, and tests hold them."
+        f"There is no column for `prove`. It refutes {refuted} of the {len(kept())} broken kernels, which"
+        " says little for it: we admit an exhibit only if the emulator or `prove` finds the broken kernel and"
+        " is silent about the repaired one. The table is computed from kept measurements, and tests hold"
+        " them."
     )
 
 

@@ -158,7 +158,7 @@ def test_counting__is_compiled_into_an_atomic_addition() -> None:
     kernel = "__global__ void kernel(unsigned* came) {\n//" + device + "}\n"
     main = "int main() { int grid = 1, block = 32;\n" + host + "}\n"
     text = benchmark.compiled("#include <cstdio>\n#include <unistd.h>\n" + kernel + main, "counting")
-    assert re.search(r"(atom|red)\.global\.add\.u32 .*\+12\], *(1|%r\d+)", text)
+    assert re.search(r"(%rd\d+), %rd\d+, 12;[^;]*atom\.global\.add\.u32\s+%r\d+, \[\1\], 1;", text)
 
 
 DSL = """
