@@ -250,6 +250,15 @@ def test_index__has_every_exhibit_that_hangs() -> None:
     hang = [name for name, exhibit in EXHIBITS.items() if exhibit.sign.startswith("hangs")]
     assert [name for name in hang if f"({museum_table.stories()[name][1]})" not in index] == []
     assert "| At an mbarrier; the others have ended | All bytes have come, and no arrival | [Exactly" in index
+    shown = [name for name in EXHIBITS if f"({museum_table.stories()[name][1]})" in index]
+    assert [name for name in shown if f": {EXHIBITS[name].mistake}" not in index] == []
+    assert [name for name in EXHIBITS if bool(EXHIBITS[name].mistake) != (name in shown)] == []
+
+
+def test_proofs__counts_the_refuted(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = {"a": {"verdict": "counterexample"}, "b": {"verdict": "incomplete"}}
+    monkeypatch.setattr(museum_table, "kept", lambda: rows)
+    assert "It refutes 1 of the 2 broken kernels" in museum_table.TABLES["proofs"]()
 
 
 STUCK = """no warp can go on, because phase 0 of mbarrier empty (shared offset 0) lacks 1 of 1 arrivals:
@@ -308,17 +317,23 @@ def test_luck__counts_kernels_that_were_always_right(monkeypatch: pytest.MonkeyP
     rows = [{"exhibit": name, "kernel": "broken", "ends": end} for name, end in zip(names, ends, strict=True)]
     monkeypatch.setattr(museum_table, "kept_of_a_gpu", lambda: {"recorded": {}, "rows": rows})
     assert museum_table.TABLES["luck"]() == (
-        "A GPU ran 2 of the broken ones, 50 times each. **1 of them gave the right result every time.**"
+        "A GPU ran 2 of the broken ones, 50 times each, or fewer if they hung."
+        " **1 of them gave the right result all 50 times.**"
     )
 
 
 def test_table__says_where_a_prediction_failed(monkeypatch: pytest.MonkeyPatch) -> None:
-    row = {"exhibit": "runaway_math", "kernel": "broken_delayed", "ends": {"right": 50}}
+    rows = [
+        {"exhibit": "runaway_math", "kernel": "broken_delayed", "ends": {"right": 50}},
+        {"exhibit": "query_tile", "kernel": "broken", "ends": {"right": 50}},
+        {"exhibit": "half_the_crew", "kernel": "broken", "ends": {"hung": 3}},
+    ]
     gpu = {"gpu": "NVIDIA H100 80GB HBM3", "driver": "580.1", "compute_sanitizer": "2025.3"}
-    monkeypatch.setattr(museum_table, "kept_of_a_gpu", lambda: {"recorded": gpu, "rows": [row]})
+    monkeypatch.setattr(museum_table, "kept_of_a_gpu", lambda: {"recorded": gpu, "rows": rows})
     assert museum_table._late(EXHIBITS["runaway_math"]) == "50 right; predicted: hung"
     assert museum_table._late(EXHIBITS["one_for_two"]) == "not yet run"
     assert museum_table._late(EXHIBITS["query_tile"]) == "–"
+    assert museum_table._late(EXHIBITS["half_the_crew"]) == "not needed"
     assert "an H100 80GB HBM3 with driver 580.1" in museum_table.TABLES["machine"]()
 
 

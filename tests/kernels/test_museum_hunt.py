@@ -13,9 +13,10 @@ import numpy as np
 import pytest
 
 from benchmarks import hunt as benchmark
+from cutecourse import cli
 from cutecourse.emulator import EmulatorError, launch, prove
 from cutecourse.emulator.errors import DeadlockError, KernelTrap, UnfinishedLoad
-from cutecourse.museum import hunt
+from cutecourse.museum import exhibits, hunt
 from cutecourse.runtime import Discovery
 
 NVCC = pytest.mark.program("nvcc")
@@ -89,6 +90,30 @@ def test_kept_ptx__names_files_and_no_folders(edits: int) -> None:
     assert not re.search(r'\.file\s+\d+ "[^"]*/', hunt.ptx(edits))
 
 
+def test_late_warp__is_the_one_that_the_proof_names() -> None:
+    exhibit = exhibits()["one_for_two"]
+    text = exhibit.text("broken")
+    proof = str(prove(text, grid=1, block=64, args=list(exhibit.arguments().values())))
+    named = re.search(r"warp (\d+) executes line (\d+) when nothing else can go on", proof)
+    assert named is not None
+    assert exhibit.delay is not None
+    assert int(named[1]) == exhibit.delay.warp
+    assert text.splitlines()[int(named[2]) - 1].strip().startswith(exhibit.delay.before)
+
+
+def test_page__names_options_that_the_command_has(capsys: pytest.CaptureFixture[str]) -> None:
+    page = benchmark.PAGE.read_text(encoding="utf-8")
+    options = set()
+    for command in ("emulate", "prove"):
+        with pytest.raises(SystemExit):
+            cli.main([command, "--help"])
+        options |= set(re.findall(r"--[a-z-]+", capsys.readouterr().out))
+    own = page.partition("## Look at your own kernel")[2].partition("**It hangs on a GPU right now.**")[0]
+    named = set(re.findall(r"--[a-z]+", own))
+    assert len(named) >= 8
+    assert named <= options
+
+
 # --- a warp that is late ------------------------------------------------------------------------------------
 
 
@@ -122,6 +147,18 @@ def test_late_forms__make_the_warp_sleep_that_was_named_and_no_other(form: str, 
 @NVCC
 def test_late_form_in_cpp__leaves_nothing_without_its_options() -> None:
     assert "nanosleep" not in benchmark.compiled(benchmark.pasted("cpp") + benchmark._STAMPS, "stamps")
+
+
+@NVCC
+@pytest.mark.inputs("book/museum.md", "tests/kernels/test_museum_hunt.py")
+def test_counting__is_compiled_into_an_atomic_addition() -> None:
+    page = benchmark.PAGE.read_text(encoding="utf-8")
+    (block,) = (one for one in re.findall(r"```cpp\n(.*?)```", page, re.DOTALL) if "atomicAdd" in one)
+    host, device = block.split("// In the kernel")
+    kernel = "__global__ void kernel(unsigned* came) {\n//" + device + "}\n"
+    main = "int main() { int grid = 1, block = 32;\n" + host + "}\n"
+    text = benchmark.compiled("#include <cstdio>\n#include <unistd.h>\n" + kernel + main, "counting")
+    assert re.search(r"(%rd\d+), %rd\d+, 12;[^;]*atom\.global\.add\.u32\s+%r\d+, \[\1\], 1;", text)
 
 
 DSL = """

@@ -53,7 +53,7 @@ _NEEDED = (
 )
 PUZZLE = "puzzle"
 """The repaired text with another mistake, for an exercise."""
-_ALLOWED = {*_NEEDED, "said", "delay", PUZZLE}
+_ALLOWED = {*_NEEDED, "said", "mistake", "delay", PUZZLE}
 _NAPS = 4
 """A nap is a nanosleep of a millisecond, the longest that there is."""
 
@@ -114,6 +114,7 @@ class Exhibit:
               `look_for` what in such a report points to this bug.
     chapter   the page that explains the matter, such as "07b_tma_in_motion".
     said      what its source says of the symptom, word for word, for who searches.
+    mistake   what is wrong, in a clause, where the kernel hangs.
     delay     how to make the bug likelier on a GPU; None where no delay of a thread does that.
     puzzle    a part of the repaired text, and what stands in its place in `text("puzzle")`.
     """
@@ -133,6 +134,7 @@ class Exhibit:
     look_for: str
     chapter: str
     said: tuple[str, ...] = ()
+    mistake: str = ""
     delay: Latecomer | None = None
     puzzle: tuple[str, str] | None = None
 
@@ -231,8 +233,8 @@ def exhibits() -> dict[str, Exhibit]:
         missing = [name for name in _NEEDED if not fields.get(name)]
         if missing or set(fields) - _ALLOWED:
             raise ExhibitError(
-                f"{path.parent.name}/exhibit.json must have {', '.join(_NEEDED)}, perhaps said, delay and"
-                f" puzzle, and nothing else; it lacks {', '.join(missing) or 'none of them'}."
+                f"{path.parent.name}/exhibit.json must have {', '.join(_NEEDED)}, perhaps said, mistake,"
+                f" delay and puzzle, and nothing else; it lacks {', '.join(missing) or 'none of them'}."
             )
         name = path.parent.name
         delay = Latecomer(**fields.pop("delay")) if "delay" in fields else None

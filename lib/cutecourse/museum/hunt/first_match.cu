@@ -61,6 +61,7 @@ extern "C" __global__ void first_match(const int* rows, int* found, int tiles, i
                 const unsigned hits = __ballot_sync(~0u, ring[stage][i] == token);
                 if (first < 0 && hits) first = tile * TILE + i - lane + __ffs(hits) - 1;
             }
+            __syncwarp();
             if (first >= 0) break;
             if (lane == 0) arrive(&empty[stage]);
         }
