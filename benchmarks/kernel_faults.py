@@ -69,7 +69,7 @@ def subjects(*, measured: bool = False) -> dict[str, Subject]:
     for name in sorted(kernel_modules()):
         if name.endswith("_broken"):
             module = kernel_module(name)
-            if not hasattr(module, "arguments"):
+            if not hasattr(module, "RIGHT"):
                 continue
             size = getattr(module, "MEASURED", ()) if measured else ()
             found[name] = Subject(
