@@ -119,7 +119,25 @@ def logs(launched: dict[str, Any], seed: int) -> dict[Hashable, list[Logged]]:
         return Causes(cohort, steering, record)
 
     launch(**launched, seed=seed, steering=steering, observe=observe)
-    return {block: record.log or [] for block, record in found.items()}
+    return {block: numbered(record.log or []) for block, record in found.items()}
+
+
+def numbered(log: Sequence[Logged]) -> list[Logged]:
+    """The events with their executions counted among those that have an event.
+
+    A warp whose lanes come to a barrier in two parts executes its instruction twice, and arrives once.
+    """
+    times: dict[Hashable, set[int]] = {}
+    for one in log:
+        place = one.event.place
+        times.setdefault(place._replace(time=0), set()).add(place.time)
+    ranks = {line: {time: at for at, time in enumerate(sorted(seen))} for line, seen in times.items()}
+    found = []
+    for one in log:
+        place = one.event.place
+        counted = place._replace(time=ranks[place._replace(time=0)][place.time])
+        found.append(one._replace(event=one.event._replace(place=counted)))
+    return found
 
 
 class _Cluster(NamedTuple):

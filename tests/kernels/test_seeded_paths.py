@@ -22,6 +22,12 @@ def test_runs__are_paths_of_the_model(module: str) -> None:
         assert model.has_path(logs(launched, seed)), seed
 
 
+def test_runs__in_which_a_warp_comes_to_a_barrier_in_two_parts_are_paths() -> None:
+    launched = small_launch("attention_pingpong")
+    model = Model(logs(launched, 0))
+    assert model.has_path(logs(launched, 26))
+
+
 def test_model__refuses_what_is_no_path() -> None:
     launched = small_launch("umma_tile")
     run = logs(launched, 0)

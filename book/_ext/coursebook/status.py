@@ -54,7 +54,7 @@ def emulator_rows() -> tuple[list[str], Rows, list[Path]]:
 
 def benchmark_rows() -> tuple[list[str], Rows, list[Path]]:
     """Each file of measurements: where, when, and how many."""
-    return _json_rows((BENCHMARK_RESULTS,), ("rows", "outcomes", "counts"))
+    return _json_rows((BENCHMARK_RESULTS,), ("rows", "outcomes", "counts", "cases"))
 
 
 def _json_rows(folders: Sequence[Path], counted: Sequence[str]) -> tuple[list[str], Rows, list[Path]]:
