@@ -26,7 +26,7 @@ CHAPTERS = [source.stem for source in chapter_pages()]
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
     """Copy what building needs (the errata name tests); the library is the installed one."""
-    for name in ("book", "tools", "notebooks", "exercises", "tests"):
+    for name in ("book", "tools", "benchmarks", "notebooks", "exercises", "tests"):
         shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("_build", "__pycache__"))
     return tmp_path
 

@@ -126,6 +126,32 @@ def test_same_outputs__says_what_a_report_means(monkeypatch: pytest.MonkeyPatch,
     assert error.message.splitlines()[0] == "A pattern."
 
 
+def test_same_outputs__explains_wrong_outputs_with_what_the_run_noted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from cutecourse.kernels import hello_ptx
+
+    right, wrong = np.arange(4, dtype=np.uint32), np.zeros(4, np.uint32)
+    outcome = MagicMock(notes=["note: an address without lanes"])
+    outcome.__getitem__.return_value = wrong
+    monkeypatch.setattr("cutecourse.runtime.run", lambda *_, **__: outcome)
+    reports = {"address with lanes": "Not this.", "address without lanes": "Whose lanes are these?"}
+
+    def refused(mistakes: Any = None) -> list[str]:
+        given: Any = {"reports": reports, "mistakes": mistakes}
+        error = _refused(compare.same_outputs, hello_ptx.LAUNCH, {}, {"out": right}, **given)
+        return str(error.message).splitlines()
+
+    assert refused() == [
+        "Whose lanes are these?",
+        "The emulator's note: note: an address without lanes",
+        "3 of 4 elements of out differ.",
+    ]
+    assert refused({"out": [(wrong, "Nothing was stored.")]}) == ["Nothing was stored."]
+    outcome.notes = []
+    assert refused() == ["3 of 4 elements of out differ."]
+
+
 def test_check__does_not_take_an_index_for_a_gap(exercise: Any) -> None:
     def first(array: Any) -> Any:
         return array[..., 0]

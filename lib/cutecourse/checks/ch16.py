@@ -261,14 +261,15 @@ def check_causal_order(answer: object) -> str:
         if got <= least:
             continue
         costs = [block for _, block in order]
+        cheapest = costs.index(0)
         if costs in (sorted(costs), sorted(costs, reverse=True)):
             said = "The list is sorted by cost, and in each round the same CTAs get the dearer items."
         elif got >= _slowest(items, ctas):
             said = "This is no better than one head after the other."
-        elif got <= least + 1:
-            said = "This is one tile from the least: who got most in one round has to get least in the next."
+        elif costs == sorted(costs[:cheapest], reverse=True) + sorted(costs[cheapest:]):
+            said = "The list goes down and up only once. Turn it around after every round of the CTAs."
         else:
-            said = "Some CTA still gets dear items again and again."
+            said = "Some CTA gets dear items again and again: who gets most in one round has to get least in the next."
         raise WrongAnswer(
             said, where=where, expected=f"{least} tiles for the slowest CTA", got=f"{got} tiles"
         )

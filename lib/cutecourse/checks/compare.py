@@ -209,12 +209,14 @@ def same_array(
     *,
     name: str = "the array",
     mistakes: Sequence[tuple[np.ndarray[Any, Any], str]] = (),
+    reason: str | None = None,
     columns: int | None = None,
 ) -> None:
     """Accept an array equal to `right`, element by element; NaN equals NaN.
 
     Shapes:   answer and right alike; the message says both when they are not.
     mistakes  pairs a plausible wrong array with what to say to it; NaN equals NaN there too.
+    reason    is said where no mistake fits, before the number of elements that differ.
     columns   breaks the picture of a flat array into rows of so many elements.
     Shows the first element that differs, how many do, and for up to two dimensions where.
     """
@@ -235,8 +237,9 @@ def same_array(
         (text for other, text in mistakes if other.shape == right.shape and _equal(answer, other).all()), None
     )
     first = tuple(int(index) for index in np.argwhere(differs)[0])
+    counted = f"{int(differs.sum())} of {right.size} elements of {name} differ."
     raise WrongAnswer(
-        explained or f"{int(differs.sum())} of {right.size} elements of {name} differ.",
+        explained or (f"{reason}\n{counted}" if reason else counted),
         where=f"{name}[{', '.join(map(str, first))}], the first of {int(differs.sum())}",
         expected=str(right[first]),
         got=str(answer[first]),
@@ -304,7 +307,8 @@ def same_outputs(
     emulator_first  is for kernels that wait for barriers: a wrong one would hang a GPU, and the emulator says
                     what it waits for, so only what passed there runs elsewhere.
     reports         maps a part of an error's type and message, or a pattern that is searched for in them, to
-                    what to say before it; the first that is found counts.
+                    what to say before it; the first that is found counts. Where outputs are wrong and no
+                    mistake fits, it explains the run's notes in the same way.
     notes           maps a part of a note of the emulator's run to why an answer that earns it is refused,
                     though its outputs are right.
     names           gives parts of shared memory the names that the emulator's reports use: name to
@@ -329,12 +333,14 @@ def same_outputs(
             raise
         except CourseError as error:
             report = f"{type(error).__name__}: {error}"
-            explained = next((words for part, words in (reports or {}).items() if _found(part, report)), None)
+            explained = _explained(report, reports or {})
             stopped = f"The kernel did not run to its end: {report}{lines_named(spec, error)}"
             raise WrongAnswer(f"{explained}\n{stopped}" if explained else stopped) from error
+        reasons = ((note, _explained(str(note), reports or {})) for note in outcome.notes)
+        reason = next((f"{words}\nThe emulator's note: {note}" for note, words in reasons if words), None)
         for name, right in expected.items():
             said = (mistakes or {}).get(name, ())
-            same_array(outcome[name], right, name=name, mistakes=said, columns=columns)
+            same_array(outcome[name], right, name=name, mistakes=said, reason=reason, columns=columns)
         for note, (part, words) in itertools.product(outcome.notes, (notes or {}).items()):
             if part in str(note):
                 raise WrongAnswer(f"{words}\nThe emulator's note: {note}")
@@ -369,8 +375,14 @@ def lines_named(spec: LaunchSpec, error: CourseError) -> str:
     return "".join(f"\n  {' >'[number in named]} {number:>3}  {text[number - 1]}" for number in near)
 
 
-def _found(part: str | re.Pattern[str], report: str) -> bool:
-    return part in report if isinstance(part, str) else part.search(report) is not None
+def _explained(report: str, reports: Mapping[Any, str]) -> str | None:
+    """The words of the first part or pattern that a report or note contains; None where it contains none."""
+    found = (
+        words
+        for part, words in reports.items()
+        if (part in report if isinstance(part, str) else part.search(report))
+    )
+    return next(found, None)
 
 
 def returned(answer: object, cases: Sequence[tuple[Any, ...]], *, what: str) -> list[Any]:
