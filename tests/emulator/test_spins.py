@@ -66,6 +66,24 @@ def test_spins__loop_that_nothing_ends_is_reported_at_once(body, seed):
     assert "(spin.cu:7)" in str(caught.value).split("\n  at kernel")[1]
 
 
+LONG = "D:\nadd.u32 %n, %n, 1;\nsetp.lt.u32 %p, %n, {};\n@%p bra D;\n"
+TEST = "{0}:\n" + ASK.replace("try_wait", "test_wait") + "@!%p bra {0};\n"
+WAITS = {
+    "warp 0": f"{SECOND_WARP}{LONG.format(6666)}W:\n{ASK}@!%p bra W;\nB:\n",
+    "lanes 0, lanes 1": "setp.ge.u32 %q, %t, 2;\n@%q bra B;\n"
+    f"{LONG.format(5333)}setp.eq.u32 %q, %t, 0;\n@%q bra V;\n{TEST.format('W')}bra B;\n{TEST.format('V')}B:\n",
+}
+"""The warps, or the lanes, wait just when the emulator begins to look for loops that nothing ends."""
+
+
+@pytest.mark.parametrize(("who", "body"), WAITS.items(), ids=WAITS)
+def test_spins__if_all_wait_the_report_says_for_what_and_not_that_a_loop_runs(who, body):
+    with pytest.raises(DeadlockError, match="no warp can go on, because phase 0 of mbarrier full") as caught:
+        run(body)
+    for each in who.split(", "):
+        assert f"{each}: line" in str(caught.value)
+
+
 DELAY = "D:\nadd.u32 %n, %n, 1;\nsetp.lt.u32 %p, %n, 12000;\n@%p bra D;\n"
 SET = "mov.u32 %x, 1;\nst.volatile.global.u32 [%flag], %x;\nE:\nst.global.u32 [%flag+4], 5;"
 WAITING = f"{SPIN}bra E;\nS:\n"

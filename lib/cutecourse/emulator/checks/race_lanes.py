@@ -15,27 +15,60 @@ Simplified: if several lanes store to one place in one instruction, they and lat
 from __future__ import annotations
 
 from collections import defaultdict, deque
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cutecourse.emulator.checks.clocks import Clocks
+from cutecourse.emulator.checks.clocks import Clocks, Row
 from cutecourse.emulator.checks.sparse import sparse_zeros
 from cutecourse.emulator.core.bundle import Bundle
 from cutecourse.emulator.core.kinds import WARP_SIZE, any_true
 
 if TYPE_CHECKING:
-    from cutecourse.emulator.checks.race_parts import Part
     from cutecourse.emulator.core.origin import Origin
 
-__all__ = ["LaneUses"]
+__all__ = ["LaneUses", "WarpPart"]
 
 _Lanes = NDArray[np.uint8]
 """Lanes, counted from 1."""
 _FENCES = 64
 """The number of a warp's proxy fences of some lanes that are kept."""
+
+
+@dataclass(eq=False, slots=True)
+class WarpPart:
+    """Lanes of a warp that know the same. Its arrays are replaced and never changed."""
+
+    lanes: NDArray[np.bool_]
+    row: Row | None
+    """What they know of others; None for all that their warp knows."""
+    met: NDArray[np.uint32]
+    """For each lane, counted from 1, the least tag of what it has done and they do not know."""
+
+    def since(self, tags: NDArray[np.uint32], held: NDArray[np.uint8]) -> NDArray[np.bool_]:
+        """Which actions of their warp they do not know; `held` are the lanes that acted, as in `LaneUses`."""
+        return np.asarray(tags >= self.met[held])
+
+    def any_since(self, tags: NDArray[np.uint32]) -> NDArray[np.bool_]:
+        """Which actions of their warp they may not know, whichever lane acted."""
+        return np.asarray(tags >= self.met[1:].min())
+
+    def reads_of_others(self, reads: NDArray[np.uint32], lanes: NDArray[np.int64] | int) -> NDArray[np.bool_]:
+        """Where other lanes of their warp have read, and these lanes do not know it.
+
+        reads  the tag of each lane's last read of some units, lane by lane.
+        lanes  which lane asks, for each item, or the one for all.
+        """
+        limits = self.met[1:].reshape(-1, *([1] * (reads.ndim - 1)))
+        since = np.asarray((reads >= limits) & (reads > 0))
+        if isinstance(lanes, int):
+            since[lanes % WARP_SIZE] = False
+        else:
+            since[lanes, np.arange(len(lanes))] = False
+        return np.asarray(since.any(axis=0))
 
 
 class LaneUses:
@@ -140,7 +173,7 @@ class LaneUses:
         chunks: NDArray[np.int64],
         tags: NDArray[np.uint32],
         writers: NDArray[Any],
-        part: Part | None,
+        part: WarpPart | None,
     ) -> tuple[int, ...] | None:
         """The place of the first unit that another lane of the issuer's warp has written since they met."""
         held = self.wrote.reshape(-1, tags.shape[-1])[chunks]
@@ -148,7 +181,7 @@ class LaneUses:
         return self.apart(held, self._lanes[origin.lane : origin.lane + 1], since, origin.bundle)
 
     def read_by_others(
-        self, origin: Origin, tags: NDArray[np.uint32], held: _Lanes, part: Part | None
+        self, origin: Origin, tags: NDArray[np.uint32], held: _Lanes, part: WarpPart | None
     ) -> tuple[int, ...] | None:
         """The place of the first unit that another lane of the issuer's warp has read since they met.
 
@@ -158,7 +191,7 @@ class LaneUses:
         return self.apart(held, self._lanes[origin.lane : origin.lane + 1], since, origin.bundle)
 
     def _since(
-        self, origin: Origin, tags: NDArray[np.uint32], held: _Lanes, part: Part | None
+        self, origin: Origin, tags: NDArray[np.uint32], held: _Lanes, part: WarpPart | None
     ) -> NDArray[np.bool_]:
         if part is not None:
             return part.since(tags, held)

@@ -24,51 +24,17 @@ Source:     PTX ISA 9.0, bar.warp.sync ("also guarantees memory ordering among t
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cutecourse.emulator.checks.clocks import Clocks, Row
-from cutecourse.emulator.checks.race_lanes import LaneUses
+from cutecourse.emulator.checks.race_lanes import LaneUses, WarpPart
 from cutecourse.emulator.core.bundle import Bundle
 from cutecourse.emulator.core.kinds import WARP_SIZE
 from cutecourse.emulator.core.origin import Origin
 
-__all__ = ["Part", "Parts"]
-
-
-@dataclass(eq=False, slots=True)
-class Part:
-    """Lanes of a warp that know the same. Its arrays are replaced and never changed."""
-
-    lanes: NDArray[np.bool_]
-    row: Row | None
-    """What they know of others; None for all that their warp knows."""
-    met: NDArray[np.uint32]
-    """For each lane, counted from 1, the least tag of what it has done and they do not know."""
-
-    def since(self, tags: NDArray[np.uint32], held: NDArray[np.uint8]) -> NDArray[np.bool_]:
-        """Which actions of their warp they do not know; `held` are the lanes that acted, as in `LaneUses`."""
-        return np.asarray(tags >= self.met[held])
-
-    def any_since(self, tags: NDArray[np.uint32]) -> NDArray[np.bool_]:
-        """Which actions of their warp they may not know, whichever lane acted."""
-        return np.asarray(tags >= self.met[1:].min())
-
-    def reads_of_others(self, reads: NDArray[np.uint32], lanes: NDArray[np.int64] | int) -> NDArray[np.bool_]:
-        """Where other lanes of their warp have read, and these lanes do not know it.
-
-        reads  the tag of each lane's last read of some units, lane by lane.
-        lanes  which lane asks, for each item, or the one for all.
-        """
-        limits = self.met[1:].reshape(-1, *([1] * (reads.ndim - 1)))
-        since = np.asarray((reads >= limits) & (reads > 0))
-        if isinstance(lanes, int):
-            since[lanes % WARP_SIZE] = False
-        else:
-            since[lanes, np.arange(len(lanes))] = False
-        return np.asarray(since.any(axis=0))
+__all__ = ["Parts"]
 
 
 class Parts:
@@ -77,7 +43,7 @@ class Parts:
     def __init__(self, clocks: Clocks, uses: LaneUses) -> None:
         self._clocks = clocks
         self._uses = uses
-        self._of: dict[tuple[int, int], list[Part]] = {}
+        self._of: dict[tuple[int, int], list[WarpPart]] = {}
         """By the warp's number and its cluster; a warp that is not here has one part."""
         self.clusters: list[list[int]] = [[] for _ in range(clocks.warps)]
         """For each warp the clusters in which it has several parts."""
@@ -121,19 +87,21 @@ class Parts:
         for part in parts:
             inside, outside = part.lanes & lanes, part.lanes & ~lanes
             if outside.any():
-                made.append(Part(outside, before if part.row is None else part.row, part.met))
+                made.append(WarpPart(outside, before if part.row is None else part.row, part.met))
             if inside.any():
                 known = None if part.row is None else self._clocks.merged(part.row.copy(), row)
-                made.append(Part(inside, known, self._told_of(bundle.number, part.met, row)))
+                made.append(WarpPart(inside, known, self._told_of(bundle.number, part.met, row)))
         self._keep(bundle, cluster, made)
         return False
 
     def _part(self, bundle: Bundle, cluster: int, lanes: NDArray[np.bool_], row: Row) -> None:
         """Let some lanes of a warp with one part take over a clock that tells them something."""
         key, met = (bundle.number, cluster), self.whole(bundle, cluster).met
-        others = Part(self._every(bundle, cluster) & ~lanes, self._clocks.row(bundle, cluster).copy(), met)
+        others = WarpPart(
+            self._every(bundle, cluster) & ~lanes, self._clocks.row(bundle, cluster).copy(), met
+        )
         self._clocks.learn(bundle, cluster, row)
-        self._of[key] = [Part(lanes, None, self._told_of(bundle.number, met, row)), others]
+        self._of[key] = [WarpPart(lanes, None, self._told_of(bundle.number, met, row)), others]
         self._uses.compared[key] = self._clocks.never
         self.clusters[bundle.number].append(cluster)
 
@@ -156,10 +124,10 @@ class Parts:
         part.met = self._told_of(bundle.number, part.met, row)
         self._keep(bundle, cluster, [part])
 
-    def whole(self, bundle: Bundle, cluster: int) -> Part:
+    def whole(self, bundle: Bundle, cluster: int) -> WarpPart:
         """The one part of a warp that has not parted."""
         met = np.full(WARP_SIZE + 1, self._uses.met[bundle.number, cluster], dtype=np.uint32)
-        return Part(self._every(bundle, cluster), None, met)
+        return WarpPart(self._every(bundle, cluster), None, met)
 
     def _is_news(self, bundle: Bundle, cluster: int, row: Row) -> bool:
         own = self._clocks.row(bundle, cluster)
@@ -173,12 +141,12 @@ class Parts:
             found[1:] = np.maximum(found[1:], _wide(self._clocks, row)[of_lanes])
         return found
 
-    def _keep(self, bundle: Bundle, cluster: int, parts: list[Part]) -> None:
+    def _keep(self, bundle: Bundle, cluster: int, parts: list[WarpPart]) -> None:
         """Keep the parts of a warp; those that know the same are one."""
         warp = bundle.number
         own = self._clocks.row(bundle, cluster)
         every = self._every(bundle, cluster)
-        kept: list[Part] = []
+        kept: list[WarpPart] = []
         for part in parts:
             lanes = part.lanes & every
             if not lanes.any():
@@ -194,7 +162,7 @@ class Parts:
                     other.lanes = other.lanes | lanes
                     break
             else:
-                kept.append(Part(lanes, row, part.met))
+                kept.append(WarpPart(lanes, row, part.met))
         key = warp, cluster
         if len(kept) == 1 and kept[0].row is None and (kept[0].met[1:] == kept[0].met[1]).all():
             self._of.pop(key, None)
@@ -239,13 +207,13 @@ class Parts:
             for part in parts:
                 inside, outside = part.lanes & lanes, part.lanes & ~lanes
                 if outside.any():
-                    made.append(Part(outside, part.row, part.met))
+                    made.append(WarpPart(outside, part.row, part.met))
                 if inside.any():
                     met = np.maximum(met, part.met)
                     row = None if row is None or part.row is None else self._clocks.merged(row, part.row)
             if lanes.any():
                 met[1:][lanes] = now
-                self._keep(bundle, cluster, [Part(lanes, row, met), *made])
+                self._keep(bundle, cluster, [WarpPart(lanes, row, met), *made])
 
     def ended(self, bundle: Bundle, mask: NDArray[np.bool_]) -> None:
         """Lanes have ended. What they have done, the others of their warp do not know for that reason."""
@@ -253,13 +221,13 @@ class Parts:
             parts = self._of.get((bundle.number, cluster))
             if parts is None and self._clocks.by_lane:
                 whole, live = self.whole(bundle, cluster), bundle.live[cluster]
-                parts = [Part(whole.lanes & side, None, whole.met) for side in (live, ~live)]
+                parts = [WarpPart(whole.lanes & side, None, whole.met) for side in (live, ~live)]
             if parts is not None:
                 self._keep(bundle, cluster, parts)
 
     # --- what lanes know ------------------------------------------------------------------------------------
 
-    def each(self, warp: int, lanes: NDArray[np.int64]) -> Iterator[tuple[int, Part, NDArray[np.bool_]]]:
+    def each(self, warp: int, lanes: NDArray[np.int64]) -> Iterator[tuple[int, WarpPart, NDArray[np.bool_]]]:
         """The parts of a warp that some lanes, numbered through the bundle, belong to, with the cluster."""
         cluster_of, within = np.divmod(lanes, WARP_SIZE)
         for cluster in self.clusters[warp]:
@@ -269,7 +237,7 @@ class Parts:
                 if inside.any():
                     yield cluster, part, inside
 
-    def of(self, origin: Origin) -> Part | None:
+    def of(self, origin: Origin) -> WarpPart | None:
         """The part of a thread; None if its warp has one."""
         if not self.clusters[origin.bundle.number]:
             return None
@@ -277,7 +245,7 @@ class Parts:
         parts = self._of.get((origin.bundle.number, origin.cluster), ())
         return next((part for part in parts if part.lanes[lane]), None)
 
-    def known(self, warp: int, cluster: int, part: Part) -> Row | None:
+    def known(self, warp: int, cluster: int, part: WarpPart) -> Row | None:
         """What a part knows, with all that its warp has done; None if that is all that the warp knows."""
         if part.row is None:
             return None

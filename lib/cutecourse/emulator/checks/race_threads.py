@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cutecourse.emulator.checks.clocks import Clocks, Row
-from cutecourse.emulator.checks.race_lanes import LaneUses
-from cutecourse.emulator.checks.race_parts import Part, Parts
+from cutecourse.emulator.checks.race_lanes import LaneUses, WarpPart
+from cutecourse.emulator.checks.race_parts import Parts
 from cutecourse.emulator.checks.race_words import (
     Use,
     access_of,
@@ -378,7 +378,7 @@ class Threads:
         action: str,
         since: NDArray[np.bool_],
         held: NDArray[np.uint8],
-        part: Part | None,
+        part: WarpPart | None,
         bundle: Bundle,
         index: Lanes,
         lanes: Lanes,

@@ -61,11 +61,14 @@ class SpinWatch:
         return sorted(index for index, runs in self._block_runs.items() if runs != self._runs[index])
 
     def sees(self, bundle: Bundle) -> bool:
-        """Return whether all warps that can run are in loops that nothing ends; `bundle` just had a turn."""
+        """Return whether all warps that can run are in loops that nothing ends; `bundle` just had a turn.
+
+        If no warp can run, none is in a loop: the scheduler sees for itself that all of them wait.
+        """
         if not self._is_looking:
             self._begin(None)
             return False
-        if self._has_changed() or self._turns > _TURNS * len(self._ready):
+        if not self._ready or self._has_changed() or self._turns > _TURNS * len(self._ready):
             self.stop()
             return False
         self._turns += 1
