@@ -70,8 +70,8 @@ LONG = "D:\nadd.u32 %n, %n, 1;\nsetp.lt.u32 %p, %n, {};\n@%p bra D;\n"
 TEST = "{0}:\n" + ASK.replace("try_wait", "test_wait") + "@!%p bra {0};\n"
 WAITS = {
     "warp 0": f"{SECOND_WARP}{LONG.format(6666)}W:\n{ASK}@!%p bra W;\nB:\n",
-    "lanes 0, lanes 1": "setp.ge.u32 %q, %t, 2;\n@%q bra B;\n"
-    f"{LONG.format(5333)}setp.eq.u32 %q, %t, 0;\n@%q bra V;\n{TEST.format('W')}bra B;\n{TEST.format('V')}B:\n",
+    "lanes 0, lanes 1": f"setp.ge.u32 %q, %t, 2;\n@%q bra B;\n{LONG.format(5333)}"
+    f"setp.eq.u32 %q, %t, 0;\n@%q bra V;\n{TEST.format('W')}bra B;\n{TEST.format('V')}B:\n",
 }
 """The warps, or the lanes, wait just when the emulator begins to look for loops that nothing ends."""
 
