@@ -46,6 +46,15 @@ def test_lanes_of_one_warp__get_the_verdicts_of_the_search(lanes):
     assert verdicts["counterexample"] > 20
 
 
+@pytest.mark.parametrize("change", ["0/2/4 ('read', 0)", "0/2/6 ('wait', 0, 0, 'test')"])
+def test_lane_that_reads_behind_its_arrival__is_not_proved(change):
+    """The copy that its issuer starts then may land before another lane of the issuer's warp has read."""
+    right = next(one for one in RIGHT if one.name == "ring of 1, 3 tiles, 1 to 2, bulk, test")
+    wrong = next(one for one in mutants(right) if one.name == f"{right.name}; {change} one later").in_lanes(3)
+    assert wrongs(wrong) == {"race"}
+    assert not prove(**wrong.launch).proved
+
+
 def test_mutants__get_the_verdicts_of_the_search():
     """One mutant in 20; all of them take some minutes."""
     verdicts = Counter()

@@ -47,7 +47,7 @@ class LastCopies:
         """The number that all chunks of a sector share, or `MIXED`."""
         self._few_sectors = self._sectors.data
         """A memoryview of `_sectors`: reading a few of them is faster through it."""
-        self._touched = np.zeros(n_sectors, dtype=np.uint8)
+        self._touched = np.zeros(n_sectors, dtype=np.bool_)
         """1 for each sector that threads have used."""
         self._spans: Recent[int, tuple[NDArray[np.int64], slice]] = Recent()
         """The sectors of read-only arrays of chunks, by the array's identity."""
@@ -101,7 +101,7 @@ class LastCopies:
 
     def touch(self, chunks: NDArray[np.int64]) -> None:
         """Note that threads use chunks."""
-        self._touched[chunks >> _SECTOR_SHIFT] = 1
+        self._touched[chunks >> _SECTOR_SHIFT] = True
 
     def are_touched(self, chunks: NDArray[np.int64] | range) -> bool:
         """True if threads may have used some of the chunks."""

@@ -569,7 +569,7 @@ class Threads:
             reads[column].reshape(-1, per)[first:][chunks] for reads in (self.read_tag, self.lanes.read)
         )
         part = self.parts.of(origin)
-        if self.clocks.by_lane and any_true(tags):
+        if self.clocks.by_lane and any_true(tags > 0):
             part = part or self.parts.whole(origin.bundle, 0)
             since = part.reads_of_others(self.lanes.each_read(column, per)[:, first:][:, chunks], origin.lane)
             place = next((tuple(int(at) for at in found) for found in np.argwhere(since)), None)

@@ -67,12 +67,12 @@ for _bits in (8, 16, 32, 64, 128):
     KINDS[f"b{_bits}"] = KINDS[f"u{_bits}"]
 
 
-def any_true(mask: NDArray[Any]) -> bool:
+def any_true(mask: NDArray[np.bool_]) -> bool:
     """Return whether any truth value is set. For small arrays this is much faster than `mask.any()`."""
     return b"\x01" in mask.tobytes()
 
 
-def all_true(mask: NDArray[Any]) -> bool:
+def all_true(mask: NDArray[np.bool_]) -> bool:
     """Return whether all truth values are set. For small arrays this is much faster than `mask.all()`."""
     return b"\x00" not in mask.tobytes()
 
