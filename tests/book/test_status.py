@@ -19,7 +19,7 @@ def test_result__says_when_and_where_it_was_measured(path: Path) -> None:
     assert {"date", "machine", "gpu", "driver", "commit"} <= set(facts)
     assert facts["date"]
     assert facts["machine"]
-    assert data.get("rows") or data.get("outcomes") or data["counts"]
+    assert data.get("rows") or data.get("outcomes") or data.get("cases") or data["counts"]
 
 
 def test_results__are_there() -> None:
