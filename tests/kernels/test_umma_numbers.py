@@ -35,7 +35,7 @@ from cutecourse.kernels import (
     umma_two_sm,
     umma_two_sm_pipeline,
 )
-from cutecourse.kernels.faults import change_of, faults_of
+from cutecourse.kernels.faults import Fault, change_of, faults_of
 from cutecourse.widgets.pair_roles import overlap, role_spans
 from tools.cases.element_arrays import array_type
 
@@ -280,6 +280,27 @@ def test_classes__take_another_tile_and_a_bias():
     m, n, k = 392, 712, 136
     spec = umma_classes.spec(m, n, k, columns=192, further=(Tensor("bias", "f32", (n,), (1,)),))
     run, expected = stored(spec.with_fault(change_of("umma_classes", "another_tile")), device="emulator")
+    assert run["d"].tobytes() == expected.tobytes()
+
+
+@pytest.mark.compilers
+def test_classes__take_a_tile_of_one_piece():
+    """What page 14c says of 128 x 64 on one SM: pieces are counted on, since a tile has one."""
+    first = "        for number in cutlass.range(first, count, pairs, unroll=1):\n            row ="
+    commit = "                    stores.producer_commit()\n"
+    small = Fault(
+        "tile_of_one_piece",
+        "tiles of 128 x 64",
+        source=(
+            ("COLUMNS = 256 ", "COLUMNS = 64 "),
+            (first, f"        stored = cutlass.Int32(0)\n{first}"),
+            ("+ i % BUFFERS", "+ stored % BUFFERS"),
+            (commit, f"{commit}                stored += 1\n"),
+        ),
+        unreported="another kernel, and right",
+    )
+    spec = umma_classes.spec(300, 200, 136, columns=64, sms=1, pairs=1)
+    run, expected = stored(spec.with_fault(small), device="emulator")
     assert run["d"].tobytes() == expected.tobytes()
 
 

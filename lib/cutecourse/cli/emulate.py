@@ -357,7 +357,7 @@ def _explored(found: Exploration) -> int:
 
 
 def _then_parser() -> argparse.ArgumentParser:
-    """What reads the words behind --then."""
+    """The parser of the words after --then."""
     parser = argparse.ArgumentParser(prog="cutecourse emulate ... --then", add_help=False)
     _add_kernel(parser)
     return parser

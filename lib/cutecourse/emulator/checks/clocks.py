@@ -10,7 +10,7 @@ Numbers are stored in the form in which they are compared. An action's *tag* is 
 the PTX line in the low bits. A clock's entry is the count after the last known one, shifted likewise. So a
 clock knows an action if the action's tag is less than the entry. Every clock knows count 0, for no action.
 
-A warp has one clock here. What only some of its lanes know is in `emulator.checks.race_parts`.
+A warp has one clock here. `emulator.checks.race_parts` keeps track of what only some of its lanes know.
 
 Simplified: counts stop at the largest that fits. All later actions share that count, so a clock that knows
             one of them knows them all.

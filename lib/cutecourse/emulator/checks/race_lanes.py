@@ -44,7 +44,7 @@ class WarpPart:
 
     lanes: NDArray[np.bool_]
     row: Row | None
-    """What they know of others; None for all that their warp knows."""
+    """Their clock of other components; None if it is the whole warp's."""
     met: NDArray[np.uint32]
     """For each lane, counted from 1, the least tag of what it has done and they do not know."""
 

@@ -524,7 +524,7 @@ class Operations:
     def _unless_between_lanes(
         self, origin: Origin, row: Row, action: str, what: str, look: Callable[[Row], Met | None]
     ) -> Met | None:
-        """What `look` finds that the issuer does not know of; reported if other lanes of its warp do."""
+        """The use that `look` finds and the issuer does not know; reported if its warp does."""
         met = look(row)
         if met is None or self.threads.parts.of(origin) is None:
             return met

@@ -246,7 +246,7 @@ class Parts:
         return next((part for part in parts if part.lanes[lane]), None)
 
     def known(self, warp: int, cluster: int, part: WarpPart) -> Row | None:
-        """What a part knows, with all that its warp has done; None if that is all that the warp knows."""
+        """The clock of a part, with its warp's own actions; None if it is the whole warp's clock."""
         if part.row is None:
             return None
         row = _wide(self._clocks, part.row).copy()
@@ -256,7 +256,7 @@ class Parts:
         return row
 
     def row(self, origin: Origin) -> Row:
-        """What a thread knows, with all that its warp has done."""
+        """The clock of a thread, with its warp's own actions."""
         part = self.of(origin)
         if part is not None:
             found = self.known(origin.bundle.number, origin.cluster, part)
@@ -265,7 +265,7 @@ class Parts:
         return self._clocks.row(origin.bundle, origin.cluster)
 
     def told(self, bundle: Bundle, cluster: int, lanes: NDArray[np.bool_] | NDArray[np.int64] | int) -> Row:
-        """What lanes (a mask, or their numbers) tell others of what they know and have done."""
+        """The clock that lanes (a mask, or their numbers) leave for others: what they know and have done."""
         clocks, warp = self._clocks, bundle.number
         if not clocks.by_lane:
             return clocks.row(bundle, cluster)

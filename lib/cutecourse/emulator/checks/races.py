@@ -13,8 +13,8 @@ completion: the mbarrier phase of a copy, the tcgen05.commit of a tcgen05.mma, a
 Lanes of one warp are told apart where they wait apart (emulator.checks.race_parts), and in what they do to
 the same bytes (emulator.checks.race_lanes).
 
-Simplified: what a lane tells others is what its whole warp knows and has done, unless the launch's steering
-            does not trust the lanes. Every atomic, volatile, relaxed, acquire or release access and every
+Simplified: a lane tells others all that its warp knows and has done, unless the launch's steering does not
+            trust the lanes. Every atomic, volatile, relaxed, acquire or release access and every
             fence between threads synchronizes with all earlier ones in its cluster, because the emulator does
             not know which of them publishes data. Races that this hides are not found. For the same reason a
             relaxed arrival at an mbarrier counts as a releasing one if the kernel has fences between threads,

@@ -43,9 +43,9 @@ FAULTS = by_name(
     ),
     Fault(
         "divided_by_the_wish",
-        "elements are divided by a sixth of the largest one, not by the factor that is kept of it",
+        "elements are divided by a sixth of the largest one, not by the factor that is stored",
         source=((_KEPT, _WISHED), (_KEPT_TOO, _WISHED)),
-        unreported="a number is a little off: no order and no address is.",
+        unreported="some numbers are a little off, but every order and every address is right.",
     ),
     Fault(
         "block_behind_the_last",
