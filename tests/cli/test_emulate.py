@@ -405,6 +405,7 @@ def test_then__reports_a_wait_that_is_missing(capsys):
     assert (status, err.count("hazard: no grid wait")) == (0, 1)
     status, out, _ = run(capsys, FIRST, "--json", *given)
     found = json.loads(out)
+    assert (found["file"], found["launch"]["seed"]) == ("second.ptx", 0)
     assert (found["kernel"], [report["hazard"] for report in found["reports"]]) == (
         "second",
         ["no grid wait"],

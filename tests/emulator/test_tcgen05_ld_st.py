@@ -289,7 +289,7 @@ def test_forms__outside_of_the_table_are_refused(instruction, shape, count, why)
 
 @pytest.mark.parametrize("warp", range(8))
 def test_st__reaches_the_lanes_of_its_warp_only(warp):
-    """Of eight warps: each stores to one quarter, and none of the three others is its own."""
+    """Each of eight warps may store to one quarter of the lanes; the other three are reported."""
     for quarter in range(4):
         store = f"setp.ne.u32 %q, %warp, {warp};\n@%q bra NOT;\nadd.u32 %x, %tmem, {quarter << 21};\n"
         store += "tcgen05.st.sync.aligned.32x32b.x1.b32 [%x], {%r0};\n" + WAIT + "NOT:\n"

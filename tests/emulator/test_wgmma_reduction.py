@@ -153,7 +153,7 @@ def test_another_k__of_registers_that_threads_have_set_to_zero():
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("who", ["", "setp.eq.u32 %q, %warp, 2;\n@%q "], ids=["all warps", "one warp"])
 def test_another_k__is_not_said_across_what_threads_write_between(who, seed):
-    """What threads write to D may be anything: the sum so far is forgotten, and another begins."""
+    """Where threads write to D, a sum ends, and the next one is not compared with it."""
     mmas = [product(0, 16, adds=False), product(16, 32), product(32, before=f"{who}mov.b32 %d7, 0;")]
     found, _, _, _ = summed(mmas, seed=seed, extents=(K, 192))
     assert found == []

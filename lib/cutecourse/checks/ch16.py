@@ -61,9 +61,9 @@ def check_row_sum(answer: object) -> str:
                 (np.column_stack([m[:, 0], total[:, 0]]), "This is lane 0's part of each row. The other 31 lanes have theirs."),
                 (np.column_stack([right[:, 0], total[:, 0]]), "The maximum is the row's, and the sum is lane 0's alone."),
                 (unjoined, "You added the lanes' sums as they were. Each is measured against its own lane's maximum."),
-                (from_zero, "In rows 2 and 4 no element is above zero, and the maximum starts at zero. Start below all finite elements."),
-                (whole_warps, "Columns 64 to 74 are missing: the third step of 32 columns is a part of one."),
-                (even, "One shuffle is missing: lane 0 has joined with the lanes of even number only. Five offsets join 32 lanes."),
+                (from_zero, "In row 2 all elements are below zero, and your maximum starts at zero. Start below all finite elements."),
+                (whole_warps, "Columns 64 to 74 are missing: a row has two full steps of 32 columns, and a third that only some lanes take."),
+                (even, "One shuffle is missing: lane 0 has joined only the even lanes. Five offsets join 32 lanes."),
                 (right[:, ::-1], "The maximum goes to Y[row, 0] and the sum to Y[row, 1]."),
                 (unscaled, "When a lane's maximum grows, its sum so far has to be multiplied by 2^(old - new)."),
             ]

@@ -11,6 +11,7 @@ from __future__ import annotations
 import importlib.metadata
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -42,10 +43,14 @@ class Findings:
     error: CourseError | None = None
     saved: list[dict[str, Any]] = field(default_factory=list)
     status: int = 0
+    earlier: tuple[str, Sequence[Note]] = ("", ())
+    """The file of a launch before this one, and its notes."""
 
     def reports(self) -> list[dict[str, Any]]:
         """The error and the notes, as the JSON has them."""
-        found = [] if self.result is None else [_of_note(note) for note in self.result.notes]
+        file, notes = self.earlier
+        found = [_of_note(note) | {"file": file} for note in notes]
+        found += [] if self.result is None else [_of_note(note) for note in self.result.notes]
         if self.exploration is not None:
             found += _of_exploration(self.exploration)
         if self.error is not None:
@@ -253,7 +258,7 @@ def write_sarif(findings: Findings, path: str) -> None:
             }
         },
         "invocations": [{"executionSuccessful": findings.status in {0, 1}, "exitCode": findings.status}],
-        "results": [_result(one, ids, findings.file) for one in reports],
+        "results": [_result(one, ids, one.get("file", findings.file)) for one in reports],
     }
     document = {
         "$schema": "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json",

@@ -112,10 +112,10 @@ def register(subparsers: Any) -> None:
     parser.add_argument(
         "--then",
         nargs=argparse.REMAINDER,
-        metavar="FILE [--grid ... --arg ...]",
-        help="launch this kernel next, as one that may begin before the first has ended, and report what it"
-        " uses without griddepcontrol.wait; all options behind it are its own, a file that both name is one"
-        " array, and --trace, --events and --memory show the second launch",
+        help="FILE [--grid ... --arg ...]: launch this kernel next, as one that may begin before the first"
+        " has ended, and report what it uses without griddepcontrol.wait; all options after --then are the"
+        " second launch's, a file that both name is one array, and --trace, --events and --memory show the"
+        " second launch",
     )
     parser.set_defaults(run=_run)
 
@@ -271,6 +271,7 @@ def _launch_of(
     kernel: argparse.Namespace, limits: argparse.Namespace, made: Arguments, findings: Findings
 ) -> tuple[CheckedModule, dict[str, Any]]:
     """The module of a launch, and its arguments. Errors: InputError, PtxError."""
+    findings.file = kernel.file
     checked = read_module(read_ptx(kernel.file))
     entry = find_entry(checked.module, kernel.entry)
     values = made.make(kernel.arg, parameters(checked.functions[entry.name]))
@@ -306,7 +307,10 @@ def _emulate(arguments: argparse.Namespace, findings: Findings) -> int:
         first = None
         if then is not None:
             first = launch(checked, **options, seed=arguments.seed, has_dependents=True)
+            findings.earlier = arguments.file, first.notes
+            _print_end(first)
             checked, options = _launch_of(then, arguments, made, findings)
+            findings.launch["seed"] = arguments.seed
             options |= {"keep_going": arguments.keep_going, "primary": first}
         try:
             result = launch(checked, **options, seed=arguments.seed, recorder=recorder, accesses=accesses)
@@ -317,13 +321,10 @@ def _emulate(arguments: argparse.Namespace, findings: Findings) -> int:
             except InputError as wrong:
                 _say(wrong, NOT_RUN)
             raise
-    for one in (result,) if first is None else (first, result):
-        if one.printed:
-            print(one.printed, end="" if one.printed.endswith("\n") else "\n")
-        print(_summary(one))
+    findings.result = result
+    _print_end(result)
     if first is not None:
         result = replace(result, notes=(*first.notes, *result.notes))
-    findings.result = result
     for path, array in made.saved.items():
         _save(path, array)
         findings.saved.append({"file": path, "dtype": str(array.dtype), "shape": list(array.shape)})
@@ -338,6 +339,13 @@ def _emulate(arguments: argparse.Namespace, findings: Findings) -> int:
     wrong = any(note.severity == "error" for note in result.notes)
     said = _say_errors(result.notes, "warning")
     return WRONG if wrong or (said and arguments.strict) else RAN
+
+
+def _print_end(result: LaunchResult) -> None:
+    """Print what a kernel has printed, and how its launch ended."""
+    if result.printed:
+        print(result.printed, end="" if result.printed.endswith("\n") else "\n")
+    print(_summary(result))
 
 
 def _explore(arguments: argparse.Namespace, checked: CheckedModule, options: dict[str, Any]) -> Exploration:

@@ -303,8 +303,7 @@ class ParityOfMinusOne(BarrierError):
     hazard = Hazard(
         "parity of minus one",
         "note",
-        "the document knows the parities 0 and 1; Triton's specialized warps pass a bit that is widened with"
-        " its sign",
+        "the document has only the parities 0 and 1; Triton's specialized warps pass a sign-extended bit",
     )
 
 
@@ -545,8 +544,8 @@ class ReductionMismatch(EmulatorError):
         "warning",
         "every byte is defined, but the product is not one of these tensors",
         what="the columns of A and the rows of B that a tcgen05.mma or wgmma multiplies do not have the"
-        " same k in the tensors that they were loaded from, or some of those rows come from A's own"
-        " tensor",
+        " same k in the tensors that they were loaded from, parts of one matrix have different k, or some"
+        " of those rows come from A's own tensor",
     )
 
 
@@ -630,7 +629,7 @@ class TensorMemoryLanesError(TensorMemoryAccessError):
     hazard = Hazard(
         "wrong lanes",
         "error",
-        "the document lets each warp access its own 32 lanes only, and nothing says what others give",
+        "the document lets each warp access its own 32 lanes only, and does not say what happens in others",
     )
 
 
@@ -640,8 +639,8 @@ class TensorMemoryLanesLeftOut(TensorMemoryAccessError):
     hazard = Hazard(
         "lanes left out",
         "note",
-        "the document lets each warp access its own 32 lanes only; the hardware adds them to such an address,"
-        " which DeepGEMM relies on, but code that ptxas makes for a debugger checks it",
+        "the document lets each warp access its own 32 lanes only; DeepGEMM leaves the lanes out and relies"
+        " on getting each warp's own, but code that ptxas makes for a debugger checks the address",
     )
 
 

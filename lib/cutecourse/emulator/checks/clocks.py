@@ -41,8 +41,8 @@ _ROOM = 16
 class Component(NamedTuple):
     """Something that counts its actions: "warp", "fence", "mbarrier", "mma", "wgmma", "bulk" or "grid".
 
-    "lane" is for the lanes of a warp that tell others by themselves of what they did, with the warp's counts,
-    and "tensor" for what a warp does to tensor memory as one.
+    "lane" is one lane that tells others only of its own actions, in its warp's counts; "tensor" counts what a
+    whole warp does to tensor memory.
 
     A "fence" counts the actions of its warp that a proxy fence follows, "shown" those that other CTAs see,
     "copies" how often its cp.async copies were made.

@@ -20,7 +20,8 @@ MMAs with the same tensors and the same other coordinates, so not across the tap
 
 Two more faults show in all MMAs together:
 
--   A and B have tensors of equally many k, but the MMAs of a warpgroup use some k of one tensor only.
+-   The tensors of A and B have equally many k, but the MMAs of a warpgroup use a k of one that they never use
+    of the other.
 -   Parts of one matrix along M or N have different k, and what the parts use overlaps but is not the same. (A
     matrix may hold several problems side by side, for example two heads: their k have nothing in common.)
 """
@@ -101,6 +102,7 @@ class _Sum:
         # A lane that issues the MMA a second time does so at a later count of instructions.
         asked = (id(origin.site), origin.bundle.machine.issued, operands)
         if asked == self._asked:
+            self.told = True
             report("another k", _TOGETHER, origin)
         self._asked = asked
 

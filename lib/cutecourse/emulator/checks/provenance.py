@@ -107,6 +107,7 @@ class Provenance(Observer):
         self.beyond: NDArray[np.bool_] = np.zeros(n_chunks, dtype=np.bool_)
         """True for the chunks of a box wholly outside its tensor, and of a reduction."""
         self.any_beyond = False
+        """False while all of `beyond` is False, so that it need not be read."""
         self.loads: list[Copy] = []
         self.good: dict[tuple[int, str, str, bool, bytes], Steps | None] = {}
         """The steps along k of operands that were found correct, by tensor map, descriptor's swizzle, element

@@ -48,7 +48,7 @@ class LastCopies:
         self._few_sectors = self._sectors.data
         """A memoryview of `_sectors`: reading a few of them is faster through it."""
         self._touched = np.zeros(n_sectors, dtype=np.bool_)
-        """1 for each sector that threads have used."""
+        """True for each sector that threads have used."""
         self._spans: Recent[int, tuple[NDArray[np.int64], slice]] = Recent()
         """The sectors of read-only arrays of chunks, by the array's identity."""
 

@@ -18,9 +18,9 @@ the pair happens the other way round.
 
 Lanes of a warp that execute an instruction of the list above together know the same from then on, and so do
 lanes that meet: at a bar.warp.sync, a barrier, or an instruction with `.aligned` or a membermask. Lanes that
-run apart are threads of their own. That is about events at barriers, which an instruction with a membermask
-orders as it holds up the lanes. For what lanes read and write, the race check asks for more: it does not
-trust the lanes (emulator.checks.race_parts).
+run apart are threads of their own. This holds for events at barriers: an instruction with a membermask orders
+them, because it holds the lanes until all have come. For what lanes read and write, the race check asks for
+more: it does not trust the lanes (emulator.checks.race_parts).
 
 Simplified: lanes that execute such an instruction together in this run do so in every order. An arrival
             counts as performed in the order of its thread, also a relaxed one. The commits of a thread arrive

@@ -55,9 +55,10 @@ def cvt(site: Site) -> Step:
                 target's range, a float into [0, 1]. To ue8m0, .rz and .rp round the magnitude.
     Errors:     UnsupportedInstruction for types, roundings and clamps that cannot be combined, and for .rs.
     Simplified: between f16 and bf16, which are as wide as each other, no rounding means .rn, as ptxas 13.0
-                reads it. Each narrow format has pairs of bf16 and of f16 on the other side, which is newer
-                than PTX 9.0. The bits of NaNs, which the ISA leaves open in part, are those of an H200. For
-                ue8m0 and formats without NaN, CUDA's headers say what NaN, zero and negative numbers become.
+                reads it. Pairs of every narrow format convert to and from pairs of f16 and of bf16; some of
+                these are newer than PTX 9.0. The bits of NaNs, which the ISA leaves open in part, are those
+                of an H200. For ue8m0 and formats without NaN, CUDA's headers say what NaN, zero and negative
+                numbers become.
     Source:     PTX ISA 9.0, cvt (#data-movement-and-conversion-instructions-cvt).
     """
     if site.has("rs"):

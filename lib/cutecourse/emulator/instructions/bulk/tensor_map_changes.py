@@ -2,7 +2,7 @@
 
 A replaced map is a new one with a token of its own, which takes the old token's place in memory. A map may
 break cuTensorMapEncodeTiled's rules between two replacements; a copy that uses it is refused. 128 zero bytes
-are a map whose fields are all to be replaced: Triton makes its tensor descriptors so.
+are a map whose fields must all be replaced; Triton's tensor descriptors begin like that.
 """
 
 from __future__ import annotations
@@ -84,8 +84,8 @@ def tensormap_replace(site: Site) -> Step:
                 for an ordinal that its rank does not have.
     Simplified: elements of 4 and 6 bits, interleaved layouts, a swizzle of 96 bytes and one with other atoms
                 than 16 bytes are not supported. A new rank keeps the fields of the dimensions that stay;
-                those of new ones are 0, and a copy is refused until they are given. 128 zero bytes are a map
-                of five such dimensions, which no document says.
+                those of new ones are 0, and a copy is refused until they are given. 128 zero bytes are taken
+                as a map of five such dimensions; no document says so.
     Source:     PTX ISA 9.0, tensormap.replace
                 (#data-movement-and-conversion-instructions-tensormap-replace).
     """
@@ -148,7 +148,7 @@ _BLANK = BoundTensorMap(
     0,
     0,
 )
-"""What 128 zero bytes are."""
+"""The map that 128 zero bytes stand for."""
 
 
 def _bound(origin: Origin, words: NDArray[Any]) -> BoundTensorMap:

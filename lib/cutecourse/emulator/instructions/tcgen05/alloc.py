@@ -99,7 +99,7 @@ def uniform_value(origin: Origin, row: NDArray[Any], what: str) -> int:
 
 
 def _check_warp(origin: Origin, allocator: Origin | None) -> None:
-    """Report a warp that does what is left to another one, which has allocated."""
+    """Report a warp that allocates, frees or relinquishes although another one has allocated."""
     if allocator is not None and allocator.bundle.warp != origin.bundle.warp:
         report(
             "another warp allocates or frees",
