@@ -92,7 +92,7 @@ def disassembled(spec: LaunchSpec) -> str:
 
 
 def version_of(program: str) -> str:
-    """What a program of the toolkit says of its version."""
+    """The version that a program of the toolkit reports."""
     said = subprocess.run([program, "--version"], capture_output=True, text=True, check=True).stdout
     match = re.search(r"V(\d[\d.]+)", said)
     return match[1] if match else "unknown"

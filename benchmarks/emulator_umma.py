@@ -40,6 +40,7 @@ import resource
 import statistics
 import subprocess
 import sys
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -93,9 +94,15 @@ def _cpu() -> float:
     return times.user + times.system + times.children_user + times.children_system
 
 
+def _library() -> str:
+    """The folder of the library that this process has."""
+    import cutecourse
+
+    return str(Path(cutecourse.__file__).resolve().parents[1])
+
+
 def emulate(case: Case) -> dict[str, Any]:
     """Times and sizes of one process."""
-    import cutecourse
     from cutecourse import runtime
     from cutecourse.kernels import umma_gemm
 
@@ -123,7 +130,7 @@ def emulate(case: Case) -> dict[str, Any]:
         del done
     tensors = (a.nbytes + b.nbytes + c.nbytes) / 1e6
     return {
-        "library": str(Path(cutecourse.__file__).resolve().parents[1]),
+        "library": _library(),
         "compile_s": compiled.seconds,
         "seconds": seconds,
         "cpu": cpu,
@@ -163,11 +170,14 @@ def profile(case: Case, most: int = 25) -> list[dict[str, Any]]:
 
 
 def serve(name: str) -> None:
-    """Launch a kernel's twin once per line of the input, and print the processor's time for it."""
+    """Print the library's folder; launch a kernel's twin once per line of the input, and print its time."""
+    print(_library(), flush=True)
+
     from cutecourse import runtime
     from cutecourse.dtypes import encode
     from cutecourse.kernels import twin
 
+    # An older library may have no `kernel_module`.
     spec = twin(getattr(__import__("cutecourse.kernels", fromlist=[name]), name))
     random = np.random.default_rng(0)
     arrays = {
@@ -201,6 +211,12 @@ def summary(runs: list[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
+def _refuse_another(timed: str, library: Path) -> None:
+    """Errors: RuntimeError if a process has timed another library than this one."""
+    if Path(timed) != library.resolve():
+        raise RuntimeError(f"{timed or 'no library'} was timed, not {library}")
+
+
 def measure(cases: list[int], rounds: int, before: Path | None) -> list[dict[str, Any]]:
     """One row for each case; the libraries take turns."""
     libraries = {"after": ROOT / "lib"} | ({"before": before / "lib"} if before else {})
@@ -210,8 +226,7 @@ def measure(cases: list[int], rounds: int, before: Path | None) -> list[dict[str
         for _ in range(rounds):
             for name, library in libraries.items():
                 run = ask("benchmarks.emulator_umma", "--case", str(number), library=library)
-                if Path(run["library"]) != library.resolve():
-                    raise RuntimeError(f"{run['library']} was timed, not {library}")
+                _refuse_another(run["library"], library)
                 runs[name].append(run)
         row = {"case": CASES[number].name, "tensors_mb": runs["after"][0]["tensors_mb"]}
         row |= {name: summary(found) for name, found in runs.items()}
@@ -221,13 +236,14 @@ def measure(cases: list[int], rounds: int, before: Path | None) -> list[dict[str
 
 
 def in_turns(name: str, count: int, before: Path) -> dict[str, Any]:
-    """The times of a kernel's launches by this library and another one, in turns."""
-    workers = []
-    for library in (before / "lib", ROOT / "lib"):
-        path = os.pathsep.join((str(library), str(ROOT)))
-        command = [sys.executable, "-m", "benchmarks.emulator_umma", "--serve", name]
-        workers.append(
-            subprocess.Popen(
+    """The times of a kernel's launches by this library and another one, in turns. Errors: RuntimeError."""
+    times: list[list[float]] = [[], []]
+    command = [sys.executable, "-m", "benchmarks.emulator_umma", "--serve", name]
+    with ExitStack() as running:
+        workers = []
+        for library in (before / "lib", ROOT / "lib"):
+            path = os.pathsep.join((str(library), str(ROOT)))
+            worker = subprocess.Popen(
                 command,
                 cwd=ROOT,
                 env=os.environ | {"PYTHONPATH": path, "OPENBLAS_NUM_THREADS": "1"},
@@ -235,17 +251,16 @@ def in_turns(name: str, count: int, before: Path) -> dict[str, Any]:
                 stdout=subprocess.PIPE,
                 text=True,
             )
-        )
-    times: list[list[float]] = [[], []]
-    for turn in range(count):
-        for number in (0, 1) if turn % 2 else (1, 0):
-            asked, said = workers[number].stdin, workers[number].stdout
-            assert asked is not None
-            assert said is not None
-            print(file=asked, flush=True)
-            times[number].append(float(said.readline()))
-    for worker in workers:
-        worker.communicate()
+            running.enter_context(worker)
+            assert worker.stdin is not None
+            assert worker.stdout is not None
+            _refuse_another(worker.stdout.readline().rstrip("\n"), library)
+            workers.append((worker.stdin, worker.stdout))
+        for turn in range(count):
+            for number in (0, 1) if turn % 2 else (1, 0):
+                asked, said = workers[number]
+                print(file=asked, flush=True)
+                times[number].append(float(said.readline()))
     quotients = [after / earlier for earlier, after in zip(*times, strict=True)]
     return {
         "before_s": min(times[0]),
@@ -287,7 +302,7 @@ def main(given: list[str] | None = None) -> int:
     every = range(len(CASES))
     parser.add_argument("--cases", type=int, nargs="+", choices=every, default=list(every), help="by number")
     parser.add_argument("--turns", metavar="NAME", help="a kernel with a twin, to be launched in turns")
-    parser.add_argument("--count", type=int, default=100, help="launches in turns (default: %(default)s)")
+    parser.add_argument("--launches", type=int, default=100, help="for --turns (default: %(default)s)")
     parser.add_argument("--case", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--serve", help=argparse.SUPPRESS)
     options = parser.parse_args(given)
@@ -303,7 +318,7 @@ def main(given: list[str] | None = None) -> int:
     if options.turns is not None:
         if options.before is None:
             parser.error("--turns compares with another library: say with --before where it is")
-        found = in_turns(options.turns, options.count, options.before)
+        found = in_turns(options.turns, options.launches, options.before)
         print(options.turns, found)
         turns = kept.get("turns", {}) | {options.turns: {"recorded": facts, **found}}
         write_result(kept | {"turns": turns}, options.output or path)

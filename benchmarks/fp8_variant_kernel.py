@@ -1,11 +1,10 @@
-"""`fp8_gemm` with scales, once more, with options: what DeepGEMM does otherwise, one thing at a time.
+"""`fp8_gemm` with scales again, with an option for each thing that DeepGEMM does differently.
 
 C = A * B^T, row-major A (M, K) and B (N, K) of e4m3, C (M, N) in bf16. `scale_a` (M, K / 128) has contiguous
 rows of A, `scale_b` (N / 128, K / 128) is row-major.
 """
 
 from math import gcd
-from typing import NamedTuple
 
 import cutlass
 from cutlass import cute
@@ -13,9 +12,9 @@ from cutlass.cute.nvgpu import cpasync, warpgroup
 from cutlass.cute.nvgpu.warp import StMatrix8x8x16bOp
 from cutlass.memory import SmemAllocator
 
+from benchmarks.fp8_variants import A_WARPGROUP, How
 from cutecourse.kernels.fp8.fp8_gemm.source import (
     BLOCK,
-    UNDER,
     blocks_under,
     load_scales,
     make_mma,
@@ -23,65 +22,7 @@ from cutecourse.kernels.fp8.fp8_gemm.source import (
 )
 from cutecourse.kernels.hopper.hopper_last.source import free, store, tile_of
 
-A_WARPGROUP = 128  # threads
-
-
-class How(NamedTuple):
-    """The options.
-
-    tile, cluster, stages, piece, buffers, group, along_n, unroll: as in `Fp8Choice`.
-    consumers   warpgroups that multiply; each has as many rows of the tile.
-    by_tma      TMA brings A's scales, and each warpgroup keeps the scales of B for the whole tile.
-    counted     stage and parity are counted; they are no remainder and quotient of the k-tile's number.
-    fixed       `stages` k-tiles in a turn of the loop, each with its own stage, which the compiler knows.
-    read_first  the scales are read before the MMAs are issued.
-    each        every warp says that it has read a stage; otherwise one does for its warpgroup.
-    pending     two sums: the next MMAs are issued before these sums are promoted, within eight k-tiles.
-    backwards   every other tile goes backwards along K.
-    """
-
-    tile: tuple = (128, 192, 128)
-    cluster: tuple = (2, 1)
-    stages: int = 4
-    piece: int = 64
-    buffers: int = 3
-    group: int = 8
-    along_n: bool = False
-    unroll: int = 4
-    consumers: int = 2
-    by_tma: bool = False
-    counted: bool = False
-    fixed: bool = False
-    read_first: bool = False
-    each: bool = False
-    pending: bool = False
-    backwards: bool = False
-    sms: int = 132
-
-    @property
-    def rows(self):
-        """The rows of a tile that one warpgroup has."""
-        return self.tile[0] // self.consumers
-
-    @property
-    def ctas(self):
-        """The CTAs of a cluster."""
-        return self.cluster[0] * self.cluster[1]
-
-    @property
-    def threads(self):
-        """The threads of a CTA."""
-        return A_WARPGROUP * (1 + self.consumers)
-
-    @property
-    def registers(self):
-        """Of a thread that loads, and of one that multiplies."""
-        return {2: (24, 240), 3: (24, 160)}[self.consumers]
-
-    @property
-    def scales(self):
-        """Room for the scales of a stage: of A's rows, and of B's blocks unless they are kept for a tile."""
-        return self.tile[0] + (0 if self.by_tma else UNDER)
+REGISTERS = {2: (24, 240), 3: (24, 160)}  # by `consumers`: of a thread that loads, and of one that multiplies
 
 
 @cute.jit
@@ -244,7 +185,7 @@ def fp8_variant(
     at = cutlass.Uint32(0)  # the k-tiles of all tiles, counted on: which stage, and which of its turns
 
     if consumer < 0:
-        cute.arch.setmaxregister_decrease(how.registers[0])
+        cute.arch.setmaxregister_decrease(REGISTERS[how.consumers][0])
         if warp == 0:
             # Each of the CTAs that share a tile loads a slice of it for all of them.
             tAsA, tAgA = cpasync.tma_partition(
@@ -317,7 +258,7 @@ def fp8_variant(
                         cute.arch.cp_async_mbarrier_arrive_noinc(full + stage)
                         at += 1
     else:
-        cute.arch.setmaxregister_increase(how.registers[1])
+        cute.arch.setmaxregister_increase(REGISTERS[how.consumers][1])
         tiled_mma = make_mma(how.tile[1])
         thr_mma = tiled_mma.get_slice(0)
         tCrB = tiled_mma.make_fragment_B(thr_mma.partition_B(sB))

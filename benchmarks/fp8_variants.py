@@ -38,11 +38,23 @@ from tools.facts import of_this_machine
 FILE = KernelFile(
     "fp8_variant", Path(__file__).with_name("fp8_variant_kernel.py").read_text(encoding="utf-8")
 )
-SMS, BLOCK = int(fp8_gemm.SMS), int(fp8_gemm.BLOCK)
+SMS, BLOCK, UNDER = int(fp8_gemm.SMS), int(fp8_gemm.BLOCK), int(fp8_gemm.UNDER)
+A_WARPGROUP = 128  # threads
 
 
-class VariantChoice(NamedTuple):
-    """The options of the kernel's file, which calls them `How`."""
+class How(NamedTuple):
+    """The options of the kernel; a compiled kernel is kept under these and under its file's text.
+
+    tile, cluster, stages, piece, buffers, group, along_n, unroll: as in `Fp8Choice`.
+    consumers   warpgroups that multiply; each has as many rows of the tile.
+    by_tma      TMA brings A's scales, and each warpgroup keeps the scales of B for the whole tile.
+    counted     stage and parity are counted; they are no remainder and quotient of the k-tile's number.
+    fixed       `stages` k-tiles in a turn of the loop, each with its own stage, which the compiler knows.
+    read_first  the scales are read before the MMAs are issued.
+    each        every warp says that it has read a stage; otherwise one does for its warpgroup.
+    pending     two sums: the next MMAs are issued before these sums are promoted, within eight k-tiles.
+    backwards   every other tile goes backwards along K.
+    """
 
     tile: tuple[int, int, int] = (128, 192, 128)
     cluster: tuple[int, int] = (2, 1)
@@ -62,10 +74,29 @@ class VariantChoice(NamedTuple):
     backwards: bool = False
     sms: int = SMS
 
+    @property
+    def rows(self) -> int:
+        """The rows of a tile that one warpgroup has."""
+        return self.tile[0] // self.consumers
 
-def spec(m: int, n: int, k: int, how: VariantChoice) -> LaunchSpec:
+    @property
+    def ctas(self) -> int:
+        """The CTAs of a cluster."""
+        return self.cluster[0] * self.cluster[1]
+
+    @property
+    def threads(self) -> int:
+        """The threads of a CTA."""
+        return A_WARPGROUP * (1 + self.consumers)
+
+    @property
+    def scales(self) -> int:
+        """Room for the scales of a stage: of A's rows, and of B's blocks unless they are kept for a tile."""
+        return self.tile[0] + (0 if self.by_tma else UNDER)
+
+
+def spec(m: int, n: int, k: int, how: How) -> LaunchSpec:
     """The launch of a variant, with the arguments of `fp8_gemm`."""
-    ctas, rows = how.cluster[0] * how.cluster[1], how.tile[0] // how.consumers
     tiles = [-(-extent // (how.tile[i] * how.cluster[i])) for i, extent in enumerate((m, n))]
     rung = fp8_gemm.spec(m, n, k, how=fp8_gemm.Fp8Choice("scaled", how.tile, how.cluster), sms=how.sms)
     a, b, _, scale_a, scale_b = rung.params
@@ -75,8 +106,8 @@ def spec(m: int, n: int, k: int, how: VariantChoice) -> LaunchSpec:
         "bf16",
         (m, n),
         (n, 1),
-        smem_layout=parse(f"S<{bits},4,3> o 0 o ({rows},{how.piece}):({how.piece},1)"),
-        cta_tiler=(rows, how.piece),
+        smem_layout=parse(f"S<{bits},4,3> o 0 o ({how.rows},{how.piece}):({how.piece},1)"),
+        cta_tiler=(how.rows, how.piece),
     )
     if how.by_tma:
         scale_a = TensorMapSpec(
@@ -88,17 +119,17 @@ def spec(m: int, n: int, k: int, how: VariantChoice) -> LaunchSpec:
             cta_tiler=(how.tile[0], 1),
         )
     under = -(-(how.tile[1] + BLOCK - gcd(how.tile[1], BLOCK)) // BLOCK)
-    loaded = (how.tile[0] + how.tile[1]) * how.tile[2] + 2 * 8 + 4 * (how.tile[0] + (0 if how.by_tma else 4))
+    loaded = (how.tile[0] + how.tile[1]) * how.tile[2] + 2 * 8 + 4 * how.scales
     kept = how.consumers * under * -(-k // BLOCK) * 4 if how.by_tma else 0
     return LaunchSpec(
         name="fp8_variant",
         language="cutedsl",
         kernel=FILE.function("fp8_variant"),
         host=FILE.function("host_for").given(*how),
-        grid=(min(how.sms // ctas, tiles[0] * tiles[1]) * ctas, 1, 1),
-        block=(128 * (1 + how.consumers), 1, 1),
-        cluster=(ctas, 1, 1),
-        dynamic_smem=how.stages * loaded + how.consumers * how.buffers * rows * how.piece * 2 + kept,
+        grid=(min(how.sms // how.ctas, tiles[0] * tiles[1]) * how.ctas, 1, 1),
+        block=(how.threads, 1, 1),
+        cluster=(how.ctas, 1, 1),
+        dynamic_smem=how.stages * loaded + how.consumers * how.buffers * how.rows * how.piece * 2 + kept,
         params=(a, b, c, scale_a, scale_b),
         target="sm_90a",
         programmatic=True,
@@ -115,7 +146,7 @@ class Trial:
 
     name: str
     predicted: dict[int, float]
-    how: VariantChoice | None
+    how: How | None
     promotion: L2Promotion = "128B"
 
     def cases(self) -> list[Case]:
@@ -137,9 +168,9 @@ def at(cube_4096: float, cube_8192: float, short_k: float | None = None) -> dict
     return {key: value for key, value in found.items() if value is not None}
 
 
-WIDE = VariantChoice()
-TALL = VariantChoice(tile=(256, 128, 128), stages=3, buffers=2)
-THIRDS = VariantChoice(tile=(192, 128, 128), consumers=3, buffers=2, by_tma=True, each=True)
+WIDE = How()
+TALL = How(tile=(256, 128, 128), stages=3, buffers=2)
+THIRDS = How(tile=(192, 128, 128), consumers=3, buffers=2, by_tma=True, each=True)
 LIKE_DEEPGEMM = TALL._replace(by_tma=True, counted=True, unroll=8, read_first=True, each=True)
 TRIALS = (
     # The rung has 128x192 at 8192 and 256x128 elsewhere. DeepGEMM's own choice is 256x128 everywhere.
@@ -170,7 +201,7 @@ TRIALS = (
     Trial(
         "128x128, two sums",
         at(0.97, 0.96, 0.97),
-        VariantChoice(tile=(128, 128, 128), stages=5, buffers=2, pending=True, by_tma=True),
+        How(tile=(128, 128, 128), stages=5, buffers=2, pending=True, by_tma=True),
     ),
 )
 RUNG, DEEPGEMM = "the rung", "deepgemm"

@@ -49,6 +49,7 @@ _ENDS = ("right", "wrong", "hung", "error")
 _PLACES = {
     "waits for parity": "mbarrier",
     "waits at barrier": "named barrier",
+    "for the other lanes of its warp": "other lanes",
     "barrier.cluster.wait waits": "barrier of the cluster",
     "repeats a loop": "loop over memory",
 }
@@ -95,11 +96,15 @@ def standing(report: str) -> dict[str, list[str]] | None:
     """Where the warps stand in a report of a launch that cannot go on, and what their barriers have got.
 
     None for any other report. A warp that stands nowhere has ended.
+
+    Errors: ValueError for a warp that waits in a place that `_PLACES` lacks.
     """
     at, has = [], []
     for line in report.splitlines():
         place = next((place for words, place in _PLACES.items() if words in line), None)
-        if line.startswith("  block (") and place:
+        if line.startswith("  block ("):
+            if place is None:
+                raise ValueError(f"no place of _PLACES is in this line of a report: {line.strip()}")
             at.append(place)
         if found := _THREADS.search(line):
             has.append(f"{found[1]} of {found[2]} threads have come")

@@ -45,6 +45,7 @@ _STANDS = {
     "named barrier": ("at a named barrier", "at two named barriers"),
     "barrier of the cluster": ("at the cluster's barrier",),
     "loop over memory": ("in a loop that reads memory", "in two loops that read memory"),
+    "other lanes": ("at a `bar.sync`, where lanes wait for the rest of their warp",),
 }
 
 
@@ -341,7 +342,7 @@ def _hangs() -> Iterator[tuple[str, ...]]:
     yield (
         "where the warps stand",
         "what has come there",
-        "exhibits, how many of our seeds end so, and what is wrong there",
+        "exhibit (seeds that end like this): what is wrong",
     )
     rows: dict[tuple[str, str], list[str]] = {}
     told, kept_rows = stories(), kept()
@@ -349,13 +350,13 @@ def _hangs() -> Iterator[tuple[str, ...]]:
         mistake = exhibits()[name].mistake
         for state in kept_rows[name]["hangs"]:
             places = Counter(state["at"])
-            where = " and ".join(_STANDS[place][count > 1] for place, count in places.items())
+            where = ", ".join(_STANDS[place][count > 1] for place, count in places.items())
             where += "; the others have ended" if places.total() == 1 else ""
-            came = "; ".join(state["has"]) or "nobody will ever change what it reads"
+            came = "; ".join(state["has"]) or "nobody will ever change what the loop reads"
             rows.setdefault((where, came), []).append(
                 f"{_told(name)} ({state['seeds']} of {SEEDS}): {mistake}"
             )
-    for row in sorted(rows, key=lambda row: (row[0].count(" and "), row)):
+    for row in sorted(rows, key=lambda row: (row[0].count(", "), row)):
         yield (*map(_sentence_start, row), "; ".join(rows[row]))
     alone = [name for name in told if _hung_on_gpu(name) and not kept_rows[name]["hangs"]]
     wrong = (f"{_told(name)}: {exhibits()[name].mistake}" for name in alone)
@@ -388,11 +389,18 @@ def _often(exhibit: Exhibit) -> str:
         set(on_gpu(kept_of_a_gpu(), exhibit.name, kernel).get("ends", ()))
         for kernel in ("broken", "broken_delayed")
     )
+    if not plain:
+        return "not yet run"
     if plain != {"right"}:
-        return " or ".join(sorted(plain)) + " in each run" if plain else "not yet run"
+        return _bad(plain) + (" at times" if "right" in plain else " in each run")
     if late - {"right"}:
-        return f"right {RUNS} times, and {' or '.join(sorted(late))} each time that a warp was late"
+        often = "at times when" if "right" in late else "each time that"
+        return f"right {RUNS} times, and {_bad(late)} {often} a warp was late"
     return f"right {RUNS} times" + (", even with a late warp" if late else "")
+
+
+def _bad(ends: set[str]) -> str:
+    return " or ".join(sorted(ends - {"right"}))
 
 
 def _told(name: str) -> str:
@@ -432,8 +440,8 @@ def _proofs() -> str:
     return (
         f"There is no column for `prove`. It refutes {refuted} of the {len(kept())} broken kernels, which"
         " says little for it: we admit an exhibit only if the emulator or `prove` finds the broken kernel and"
-        " is silent about the repaired one. The table is computed from kept measurements, and tests hold"
-        " them."
+        " is silent about the repaired one. The table is computed from kept measurements, which tests compare"
+        " with the emulator of today."
     )
 
 

@@ -283,6 +283,12 @@ def test_standing__says_where_warps_are_and_what_has_come() -> None:
         ],
     }
     assert benchmark.standing("read of shared memory where byte 0x0 was never written.") is None
+    divided = STUCK.replace(
+        "waits at barrier 1: 64 of all", "waits at bar.sync 1 for the other lanes of its warp"
+    )
+    assert benchmark.standing(divided)["at"] == ["mbarrier", "other lanes"]
+    with pytest.raises(ValueError, match=r"no place .* warps 2-3: line 5, waits for a friend"):
+        benchmark.standing(STUCK.replace("waits at barrier 1: 64 of all", "waits for a friend"))
 
 
 @each(name for name, row in museum_table.kept().items() if row["hangs"])
@@ -335,6 +341,29 @@ def test_table__says_where_a_prediction_failed(monkeypatch: pytest.MonkeyPatch) 
     assert museum_table._late(EXHIBITS["query_tile"]) == "–"
     assert museum_table._late(EXHIBITS["half_the_crew"]) == "not needed"
     assert "an H100 80GB HBM3 with driver 580.1" in museum_table.TABLES["machine"]()
+
+
+@pytest.mark.parametrize(
+    ("plain", "late", "right"),
+    [
+        ([], [], "not yet run"),
+        (["wrong", "hung"], [], "hung or wrong in each run"),
+        (["right", "hung"], [], "hung at times"),
+        (["right"], [], "right 50 times"),
+        (["right"], ["right"], "right 50 times, even with a late warp"),
+        (["right"], ["wrong"], "right 50 times, and wrong each time that a warp was late"),
+        (["right"], ["right", "hung"], "right 50 times, and hung at times when a warp was late"),
+    ],
+)
+def test_often__tells_sometimes_from_always(
+    monkeypatch: pytest.MonkeyPatch, plain: list[str], late: list[str], right: str
+) -> None:
+    rows = [
+        {"exhibit": "runaway_math", "kernel": kernel, "ends": dict.fromkeys(ends, 1)}
+        for kernel, ends in (("broken", plain), ("broken_delayed", late))
+    ]
+    monkeypatch.setattr(museum_table, "kept_of_a_gpu", lambda: {"rows": rows})
+    assert museum_table._often(EXHIBITS["runaway_math"]) == right
 
 
 @each(["runaway_math", "first_wgmma", "prefetched_weights"])

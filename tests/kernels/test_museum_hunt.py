@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -13,13 +14,15 @@ import numpy as np
 import pytest
 
 from benchmarks import hunt as benchmark
+from benchmarks.results_file import RESULTS
 from cutecourse import cli
 from cutecourse.emulator import EmulatorError, launch, prove
 from cutecourse.emulator.errors import DeadlockError, KernelTrap, UnfinishedLoad
 from cutecourse.museum import exhibits, hunt
-from cutecourse.runtime import Discovery
+from cutecourse.runtime import Device, Discovery
 
 NVCC = pytest.mark.program("nvcc")
+LAUNCHES = [(edits, *launch) for edits in range(len(hunt.EDITS) + 1) for launch in benchmark.LAUNCHES]
 TEXTS = ["kept", pytest.param("compiled", marks=[NVCC, pytest.mark.inputs("lib/cutecourse/museum/hunt")])]
 FREE = 2
 """The stages that warp 0 can still fill when warp 1 has left with one in its hands."""
@@ -204,6 +207,37 @@ def test_late_form_in_the_dsl__makes_the_warp_sleep_that_was_named(
 def test_run_here__says_how_each_run_ends(capsys: pytest.CaptureFixture[str]) -> None:
     benchmark.run_here(2, 4, 0, 2, device="emulator")
     assert capsys.readouterr().out == "right\nright\n"
+
+
+def test_kept_runs__end_on_a_gpu_as_on_the_emulator() -> None:
+    paths = sorted(RESULTS.glob("hunt_*.json"))
+    assert paths
+    for path in paths:
+        rows = json.loads(path.read_text(encoding="utf-8"))["rows"]
+        assert [(row["edits"], row["tiles"], row["tile"]) for row in rows] == LAUNCHES
+        for row in rows:
+            hangs = end(hunt.ptx(row["edits"]), row["tiles"], row["tile"]) is DeadlockError
+            assert [*row["ends"]] == ["hung" if hangs else "right"], row
+
+
+@pytest.mark.parametrize(("naps", "edits", "status"), [(0, 0, 0), (1, 0, 1), (0, len(hunt.EDITS), 1)])
+def test_main__fails_if_a_nap_or_the_repaired_kernel_does(
+    naps: int, edits: int, status: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of the naps, or of the kernels after so many edits, some fail; a broken kernel may."""
+    gpu = Device(0, "NVIDIA H200", (9, 0), 141 * 2**30, 132)
+    monkeypatch.setattr(benchmark.runtime, "discover", lambda: Discovery((gpu,), "13.0", None))
+
+    def alone(*words: object) -> tuple[str, int | None]:
+        if words[0] == "--nap":
+            return ("", 1) if words[2] == 1 and naps else ("[[0.0, 0.0]]", 0)
+        return ("", None) if words[1] == edits else ("right\n" * benchmark.RUNS, 0)
+
+    monkeypatch.setattr(benchmark, "_alone", alone)
+    assert benchmark.main(["--output", str(tmp_path / "hunt.json")]) == status
+    kept = json.loads((tmp_path / "hunt.json").read_text())
+    assert sum(nap["ms"] is None for nap in kept["naps"]) == 2 * naps
+    assert sum("hung" in row["ends"] for row in kept["rows"]) == len(benchmark.LAUNCHES)
 
 
 def test_main__asks_for_a_gpu(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

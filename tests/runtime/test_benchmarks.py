@@ -238,13 +238,18 @@ def test_emulator_umma__launches_two_libraries_in_turns(monkeypatch, tmp_path):
     monkeypatch.setattr(results_file, "RESULTS", tmp_path)
     monkeypatch.setattr(emulator_umma, "commit_of", lambda checkout: "0123456789ab")
     (tmp_path / "emulator_umma.json").write_text('{"rows": [{"case": "kept"}]}')
-    command = ["--turns", "copy_threads", "--before", str(ROOT), "--count", "3"]
+    command = ["--turns", "copy_threads", "--before", str(ROOT), "--launches", "3"]
     assert emulator_umma.main(command) == 0
     found = json.loads((tmp_path / "emulator_umma.json").read_text())
     assert found["rows"] == [{"case": "kept"}]
     row = found["turns"]["copy_threads"]
     assert (row["recorded"]["before"], row["launches"]) == ("0123456789ab", 3)
     assert min(row["before_s"], row["after_s"], row["after_by_before"]) > 0
+
+
+def test_emulator_umma__refuses_turns_of_another_library(tmp_path):
+    with pytest.raises(RuntimeError, match=rf" was timed, not {tmp_path}"):
+        emulator_umma.in_turns("copy_threads", 1, tmp_path)
 
 
 def test_emulator_umma__refuses_times_of_another_library(monkeypatch, tmp_path):

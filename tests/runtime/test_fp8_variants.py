@@ -5,7 +5,7 @@ import pytest
 from kernels.test_fp8_kernels import BF16, BLOCK, operands
 
 from benchmarks import fp8_variants as bench
-from benchmarks.fp8_variants import TRIALS, VariantChoice
+from benchmarks.fp8_variants import TRIALS
 from cutecourse import runtime
 
 WITH_OPTIONS = [one for one in TRIALS if one.how is not None]
@@ -15,13 +15,6 @@ def test_trials__have_names_of_their_own_and_a_case():
     names = [one.name for one in TRIALS]
     assert len({*names, bench.RUNG, bench.DEEPGEMM}) == len(names) + 2
     assert all(len(one.cases()) == len(one.predicted) > 0 for one in TRIALS)
-
-
-@pytest.mark.compilers
-def test_choice__has_the_options_of_the_kernels_file():
-    from benchmarks.fp8_variant_kernel import How
-
-    assert VariantChoice._field_defaults == How._field_defaults
 
 
 @pytest.mark.parametrize("trial", WITH_OPTIONS, ids=lambda one: one.name)

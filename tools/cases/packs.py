@@ -33,7 +33,7 @@ _PARTS = {*_HEAD, "compute_capability", "cases", "refused", "throughput", "throu
 _PLAIN = re.compile(r"[\w .,:()/+-]{1,80}", re.ASCII)  # what stands on a page
 _MACHINE = re.compile(r"\bG?B([123])00\b")  # a B300 has compute capability 10.3, those before it have 10.0
 _FIRST_CASE = dt.date(2026, 11, 21)
-_MOST_TFLOPS = 3000  # 160 SMs at 2.2 GHz, 8192 operations per cycle
+_MOST_TFLOPS = round(160 * 2.2e-3 * bench.FLOPS_PER_CYCLE)  # 160 SMs at 2.2 GHz
 
 
 class BadPack(AuthoringError):

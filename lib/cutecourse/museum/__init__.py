@@ -113,8 +113,8 @@ class Exhibit:
     reports   the classes of the emulator's errors that are right for the broken kernel, the likeliest first;
               `look_for` what in such a report points to this bug.
     chapter   the page that explains the matter, such as "07b_tma_in_motion".
-    said      what its source says of the symptom, word for word, for who searches.
-    mistake   what is wrong, in a clause, where the kernel hangs.
+    said      words of its source about the symptom, quoted exactly, so that a search finds them.
+    mistake   for a kernel that hangs: what is wrong, in one clause.
     delay     how to make the bug likelier on a GPU; None where no delay of a thread does that.
     puzzle    a part of the repaired text, and what stands in its place in `text("puzzle")`.
     """
