@@ -140,7 +140,10 @@ def draw_roles(spans: Sequence[Span], width: int, *, tiles: int) -> Picture:
         for acc in sorted({span.accumulator for span in shown if span.role == role})
     ]
     first, last = min(span.start for span in shown), max(span.end for span in shown)
-    said = "; ".join(f"{span.role}, tile {span.tile}: {span.start} to {span.end}" for span in shown)
+    said = "; ".join(
+        f"{'load sums' if span.role == 'unload' else span.role}, tile {span.tile}: {span.start} to {span.end}"
+        for span in shown
+    )
     several = len({span.accumulator for span in shown}) > 1
     drawn = Picture(width, 44 * len(rows) + 30, alt=f"Time in emulator steps. {said}.")
     scale = (width - 12) / (last - first)
