@@ -73,11 +73,6 @@ REFUSED = [
         "min and max",
         "min.f32 %f1, %f2, %f3",
     ),
-    (
-        f"{TENSOR}.tile::gather4.{DONE}, %r3, %r4, %r5}}], [s+512]",
-        "with .tile",
-        f"{TENSOR}.tile.{DONE}}}], [s+512]",
-    ),
     (f"{TENSOR}.im2col.{DONE}}}], [s+512], {{%h1}}", "with .tile", f"{TENSOR}.tile.{DONE}}}], [s+512]"),
     (
         "tensormap.replace.tile.elemtype.shared::cta.b1024.b32 [s], 14",
