@@ -122,3 +122,24 @@ def test_refusal__of_every_instruction_without_a_form_stands_in_the_table():
     for info in supported_instructions():
         words = info.refused.lower()
         assert not words or any(word in words for word in ("take ", "use ", "declare ", "load ")), info.name
+
+
+OF_A_FUNCTION = """
+.version 8.0
+.target sm_80
+.address_size 64
+.func (.reg .b32 r) f(.reg .b32 x) {{ add.s32 r, x, 1; ret; }}
+{}
+.visible .entry kernel(.param .u64 p) {{ .reg .b64 %d<3>; {} ret; }}
+"""
+
+
+@pytest.mark.parametrize(
+    ("declaration", "use"),
+    [("", "mov.u64 %d1, f;"), (".global .align 8 .u64 table[2] = {f, f};", "mov.u64 %d1, table;")],
+)
+def test_refusal__of_a_function_s_address_says_what_to_call_instead(declaration, use):
+    words = r"address of the function f .*call the function by its name"
+    with pytest.raises(UnsupportedInstruction, match=words):
+        launch(OF_A_FUNCTION.format(declaration, use), grid=1, block=32, args=[np.zeros(4, np.uint32)])
+    launch(OF_A_FUNCTION.format(declaration, ""), grid=1, block=32, args=[np.zeros(4, np.uint32)])
