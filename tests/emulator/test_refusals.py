@@ -31,11 +31,6 @@ REFUSED = [
     # the form, what the message names, and this as an instruction
     ("multimem.st.global.f32 [%d0], %f1", "ld, st and red", "st.global.f32 [%d0], %f1"),
     (
-        "wmma.load.a.sync.aligned.row.m16n16k16.global.f16 {%r1, %r2, %r3, %r4}, [%d0], %r9",
-        "take mma.sync",
-        f"mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {MMA}, {{%r4, %r5}}, {{%f0, %f1, %f2, %f3}}",
-    ),
-    (
         f"mma.sp::ordered_metadata.sync.aligned.m16n8k32.row.col.f32.f16.f16.f32 {MMA}, {MMA}, %r8, 0",
         "Take mma.sync, with the zeros",
         f"mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {MMA}, {{%r4, %r5}}, {{%f0, %f1, %f2, %f3}}",
