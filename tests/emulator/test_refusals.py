@@ -64,9 +64,9 @@ REFUSED = [
         "tcgen05.ld.sync.aligned.32x32b.x1.b32 {%r1}, [%r2]",
     ),
     (
+        "tcgen05.ld.red.sync.aligned.16x64b.x2.f32.min {%r1, %r2}, %r3, [%r4]",
+        "goes with .32x32b",
         "tcgen05.ld.red.sync.aligned.32x32b.x2.f32.min {%r1, %r2}, %r3, [%r4]",
-        "min and max",
-        "min.f32 %f1, %f2, %f3",
     ),
     (f"{TENSOR}.im2col.{DONE}}}], [s+512], {{%h1}}", "with .tile", f"{TENSOR}.tile.{DONE}}}], [s+512]"),
     (
