@@ -53,7 +53,7 @@ _WARPS = 4
 
 
 @dataclass(frozen=True)
-class _Reduction:
+class _LoadReduction:
     """The .red of a load: each thread reduces what its registers get."""
 
     lowest: bool
@@ -63,7 +63,7 @@ class _Reduction:
     slot: int
 
     @classmethod
-    def take(cls, site: Site, shape: str, count: int) -> _Reduction:
+    def take(cls, site: Site, shape: str, count: int) -> _LoadReduction:
         """The modifiers and the register of the result, the operand behind the vector."""
         if shape not in _REDUCED or count < _LEAST_REDUCED:
             site.unsupported(f".red goes with .{' and .'.join(_REDUCED)}, and with .x2 or more")
@@ -93,7 +93,7 @@ class _Access:
         self.shape = site.expect(*SHAPES)
         count = int(site.expect(*_COUNTS)[1:])
         self.packed = site.has("unpack::16b" if stores else "pack::16b")
-        self.reduction = _Reduction.take(site, self.shape, count) if site.has("red") else None
+        self.reduction = _LoadReduction.take(site, self.shape, count) if site.has("red") else None
         if self.reduction is None:
             site.type("b32")
         self.n_registers = SHAPES[self.shape] * count
