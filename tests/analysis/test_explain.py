@@ -144,10 +144,10 @@ def test_explain__decodes_a_descriptor_with_scale_factors():
 def test_explain__what_the_emulator_refuses():
     (fault,) = explain(TEXT)["refused"]
     assert (fault["line"], fault["class"]) == (line_of(TEXT, "tcgen05.shift"), "UnsupportedInstruction")
-    unknown = TEXT.replace("tcgen05.shift.cta_group::2.down [%r3]", "wmma.fence.sync.aligned")
+    unknown = TEXT.replace("tcgen05.shift.cta_group::2.down [%r3]", "mma.sp.sync.aligned %r3")
     found = explain(unknown)
-    assert [f["line"] for f in found["refused"]] == [line_of(unknown, "wmma.fence")]
-    assert site(found, "wmma.fence")["what"].endswith("Not supported.")
+    assert [f["line"] for f in found["refused"]] == [line_of(unknown, "mma.sp")]
+    assert site(found, "mma.sp")["what"].endswith("Not supported.")
     assert "The emulator refuses" in report(found)
 
 

@@ -27,7 +27,7 @@ NAMES = {info.name for info in supported_instructions()}
 COMPARED = 1  # the column, behind the name
 VIDEO = ("vadd", "vsub", "vabsdiff", "vmin", "vmax", "vshl", "vshr", "vmad", "vset", "vset2", "vset4")
 TEXTURES = ("tex", "tld4", "txq", "suld", "sust", "sured", "suq", "istypep")
-OTHERS = ("multimem", "wmma", "mma.sp", "mma.sp::ordered_metadata", "alloca", "stacksave", "stackrestore")
+OTHERS = ("multimem", "mma.sp", "mma.sp::ordered_metadata", "alloca", "stacksave", "stackrestore")
 REFUSED = {
     "tcgen05.shift": "tcgen05.shift.cta_group::1.down [%r];",
     **{name: f"{name} %r;" for name in (*VIDEO, *TEXTURES, *OTHERS)},

@@ -203,6 +203,17 @@ def test_bulk__each_active_lane_copies():
         ("tensor/load_into_another_cta", ("[%away]", "[%bar]"), InvalidOperand, r"mbarrier lies in CTA"),
         ("tensor/reduce_add", (".add.tile", ".inc.tile"), InvalidOperand,
          r"\.inc has no elements of type s32"),
+        ("tensor/load_gather4", ("{64, 5, -1, 10, 11}", "{64, 5, -1, 10}"), InvalidOperand,
+         r"takes 5 coordinates .*not 4"),
+        ("tensor/load_gather4", ("[tile+128]", "[tile+64]"), AlignmentError, r"destination.*of 128"),
+        ("tensor/load_gather4", ("[tile+1280]", "[tile+1980]"), AlignmentError, r"destination"),
+        ("tensor/load_gather4", ("[tile+128], ", "[tile+1920], "), AddressError, "bytes past the end"),
+        ("tensor/load_gather4", ("{64, 5,", "{60, 5,"), AlignmentError, r"element 60 .*multiple of 16"),
+        ("tensor/load_gather4", ("global.tile::gather4.mbar", "global.tile.mbar"), InvalidOperand,
+         r"takes 2 coordinates .*not 5"),
+        ("tensor/load_3d", (".tile.", ".tile::gather4."), InvalidOperand, "is for a tensor of 2 dimensions"),
+        ("tensor/store_scatter4", ("{64, 5, 0,", "{64, 5, -1,"), InvalidOperand,
+         r"starts at \(64, -1\): only a load may start below 0"),
     ],
 )  # fmt: skip
 def test_bulk__refuses_what_the_instruction_cannot_do(name, change, kind, words):
@@ -215,8 +226,6 @@ def test_bulk__refuses_what_the_instruction_cannot_do(name, change, kind, words)
     ("name", "change", "words"),
     [
         ("tensor/load_4d", (".tile.", ".im2col."), r"\.im2col is not supported: "),
-        ("tensor/load_2d", (".tile.", ".tile::gather4."), r"\.tile::gather4 is not supported: "),
-        ("tensor/store_2d", (".tile.", ".tile::scatter4."), r"\.tile::scatter4 is not supported: "),
         ("tensor/store_2d", (".bulk_group [", ".mbarrier::complete_tx::bytes ["), r"needs \.bulk_group"),
         ("bulk/reduce_global_add_u32", (".add.u32", ".add.s64"), r"\.add in \.global has no type \.s64"),
         ("bulk/reduce_global_add_f16", (".add.noftz.f16", ".add.f16"), r"needs \.noftz"),
@@ -226,6 +235,19 @@ def test_bulk__refuses_what_the_instruction_cannot_do(name, change, kind, words)
 def test_bulk__names_the_forms_that_it_does_not_have(name, change, words):
     with pytest.raises(UnsupportedInstruction, match=words):
         run(name, change)
+
+
+def test_bulk__a_map_for_four_rows_must_have_a_box_of_one_row():
+    made = case_of("tensor/load_gather4").make_args()
+    made["m1"].box[1] = 2
+    with pytest.raises(InvalidOperand, match=r"map's box has 2 rows .* must have one"):
+        run("tensor/load_gather4", a=made["a"], m0=made["m0"], m1=made["m1"])
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_bulk__rows_that_are_read_before_the_wait_are_an_error(seed):
+    with pytest.raises((ReadBeforeWait, StageReusedEarly), match="mbarrier"):
+        run("tensor/load_gather4", (WAIT, "wait:\n"), seed=seed)
 
 
 def test_bulk__a_map_of_another_rank_is_refused():

@@ -31,11 +31,6 @@ REFUSED = [
     # the form, what the message names, and this as an instruction
     ("multimem.st.global.f32 [%d0], %f1", "ld, st and red", "st.global.f32 [%d0], %f1"),
     (
-        "wmma.load.a.sync.aligned.row.m16n16k16.global.f16 {%r1, %r2, %r3, %r4}, [%d0], %r9",
-        "take mma.sync",
-        f"mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {MMA}, {{%r4, %r5}}, {{%f0, %f1, %f2, %f3}}",
-    ),
-    (
         f"mma.sp::ordered_metadata.sync.aligned.m16n8k32.row.col.f32.f16.f16.f32 {MMA}, {MMA}, %r8, 0",
         "Take mma.sync, with the zeros",
         f"mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {MMA}, {{%r4, %r5}}, {{%f0, %f1, %f2, %f3}}",
@@ -69,14 +64,9 @@ REFUSED = [
         "tcgen05.ld.sync.aligned.32x32b.x1.b32 {%r1}, [%r2]",
     ),
     (
+        "tcgen05.ld.red.sync.aligned.16x64b.x2.f32.min {%r1, %r2}, %r3, [%r4]",
+        "goes with .32x32b",
         "tcgen05.ld.red.sync.aligned.32x32b.x2.f32.min {%r1, %r2}, %r3, [%r4]",
-        "min and max",
-        "min.f32 %f1, %f2, %f3",
-    ),
-    (
-        f"{TENSOR}.tile::gather4.{DONE}, %r3, %r4, %r5}}], [s+512]",
-        "with .tile",
-        f"{TENSOR}.tile.{DONE}}}], [s+512]",
     ),
     (f"{TENSOR}.im2col.{DONE}}}], [s+512], {{%h1}}", "with .tile", f"{TENSOR}.tile.{DONE}}}], [s+512]"),
     (
@@ -127,3 +117,24 @@ def test_refusal__of_every_instruction_without_a_form_stands_in_the_table():
     for info in supported_instructions():
         words = info.refused.lower()
         assert not words or any(word in words for word in ("take ", "use ", "declare ", "load ")), info.name
+
+
+OF_A_FUNCTION = """
+.version 8.0
+.target sm_80
+.address_size 64
+.func (.reg .b32 r) f(.reg .b32 x) {{ add.s32 r, x, 1; ret; }}
+{}
+.visible .entry kernel(.param .u64 p) {{ .reg .b64 %d<3>; {} ret; }}
+"""
+
+
+@pytest.mark.parametrize(
+    ("declaration", "use"),
+    [("", "mov.u64 %d1, f;"), (".global .align 8 .u64 table[2] = {f, f};", "mov.u64 %d1, table;")],
+)
+def test_refusal__of_a_function_s_address_says_what_to_call_instead(declaration, use):
+    words = r"address of the function f .*call the function by its name"
+    with pytest.raises(UnsupportedInstruction, match=words):
+        launch(OF_A_FUNCTION.format(declaration, use), grid=1, block=32, args=[np.zeros(4, np.uint32)])
+    launch(OF_A_FUNCTION.format(declaration, ""), grid=1, block=32, args=[np.zeros(4, np.uint32)])

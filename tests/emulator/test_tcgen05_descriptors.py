@@ -160,6 +160,17 @@ def test_base_offset__is_where_the_pattern_starts(swizzle, row):
         assert np.array_equal(got, wanted) == right
 
 
+@pytest.mark.parametrize("base", [1, 4, 7])
+def test_base_offset__means_nothing_without_a_swizzle(base):
+    a, b = whole((64, 16), 1, "f16"), whole((16, 16), 2, "f16")
+    image = np.zeros(IMAGE, np.uint8)
+    offsets, lbo, sbo = canonical(2, "K", "none", 64, 16)
+    write(image, offsets, a)
+    b_desc = plain(image, "f16", b) | base << 49
+    got = multiply(image, "f16", 64, 16, [descriptor(0, lbo, sbo, "none", base)], [b_desc])
+    np.testing.assert_array_equal(got, a.astype(np.float32) @ b.astype(np.float32).T)
+
+
 @pytest.mark.parametrize("start", [0x200, 0x480])
 @pytest.mark.parametrize("major", ["K", "MN"])
 def test_swizzle__is_of_the_address_for_either_majorness(major, start):

@@ -330,9 +330,14 @@ def test_ld__refuses_forms_that_do_not_exist():
     broken("tcgen05.ld.sync.aligned.16x256b.x64.b32 {%r0}, [%d];\n", UnsupportedInstruction, "256 registers")
     broken("tcgen05.ld.sync.aligned.32x32b.x2.b32 {%r0}, [%d];\n", InvalidOperand, "takes 2 registers, and 1")
     broken(
-        "tcgen05.ld.red.sync.aligned.32x32b.x2.max.f32 {%r0, %r1}, %r2, [%d];\n",
+        "tcgen05.ld.red.sync.aligned.32x32b.x1.max.f32 {%r0}, %r2, [%d];\n",
         UnsupportedInstruction,
-        "red is not",
+        "with .x2 or more",
+    )
+    broken(
+        "tcgen05.ld.red.sync.aligned.32x32b.x2.max.f32 {%r0, %r1}, {%r2, %r3}, [%d];\n",
+        InvalidOperand,
+        "one register for the result, and 2",
     )
 
 

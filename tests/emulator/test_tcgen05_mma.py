@@ -554,7 +554,6 @@ def test_mma__stays_in_shared_memory():
         (1 << 14, "a-desc: bits 14 to 15 of the shared-memory descriptor: reserved"),
         (1 << 30, "bits 30 to 31"),
         (1 << 46, "bits 46 to 48 .* 0b000, but must be the constant 0b001"),
-        ((1 << 49) | (2 << 61), r"matrix base offset \(bits 49 to 51\): 1, but without a swizzle"),
         (1 << 52, "leading dimension stride mode"),
         (1 << 60, "bits 53 to 60"),
         (1 << 61, r"swizzling mode \(bits 61 to 63\): 3 is not a mode"),

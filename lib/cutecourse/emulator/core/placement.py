@@ -13,19 +13,27 @@ from dataclasses import dataclass
 
 from cutecourse.emulator.core.frame import align_up, alignment_of, initial_bytes, parameter_offsets, size_of
 from cutecourse.emulator.core.memory import CONST_WINDOW, VARIABLE_BASE, room_for
-from cutecourse.emulator.errors import LaunchError
+from cutecourse.emulator.errors import LaunchError, UnsupportedInstruction
 from cutecourse.ptx.checks import names
 from cutecourse.ptx.demangle import short_name
 from cutecourse.ptx.scopes import FlatFunction
 from cutecourse.ptx.syntax import Function, Module, SymbolOffset, Variable
 
-__all__ = ["PlacedVariable", "Placement"]
+__all__ = ["PlacedVariable", "Placement", "function_address"]
 
 _DYNAMIC_ALIGNMENT = 1024
 _MAX_LOCAL_BYTES = 512 << 10
 _MAX_MEMBERS = 1 << 16
 
 Key = tuple[str, str, int, int]
+
+
+def function_address(name: str) -> str:
+    """Why the address of a function is refused."""
+    return (
+        f"the address of the function {short_name(name)} is for indirect calls, which are not supported: call"
+        " the function by its name, behind a branch for each one"
+    )
 
 
 @dataclass(eq=False, slots=True)
@@ -123,6 +131,8 @@ class Placement:
                         f"{symbol}: the address of shared memory is not known", line=symbol.line
                     )
                 return self.address(candidate) + symbol.offset
+        if any(function.name == symbol.symbol for function in self._module.functions):
+            raise UnsupportedInstruction(function_address(symbol.symbol), line=symbol.line)
         raise LaunchError(f"{symbol}: no variable of that name", line=symbol.line)
 
     # --- names in shared memory -----------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from cutecourse.emulator.core.frame import float_bits
 from cutecourse.emulator.core.kinds import ALL_LANES, KINDS, Mask
 from cutecourse.emulator.core.memory import PARAM_WINDOW
 from cutecourse.emulator.core.outcomes import TestOutcome
+from cutecourse.emulator.core.placement import function_address
 from cutecourse.emulator.core.program import Gate, Program, Step
 from cutecourse.emulator.core.rows import DYNAMIC
 from cutecourse.emulator.errors import EmulatorError, InvalidOperand, LaunchError, UnsupportedInstruction
@@ -309,6 +310,8 @@ class Site:
                 if operand.text in DYNAMIC:
                     self.refresh.append((kind, slot, operand.text))
                 return slot
+            if isinstance(found, Function):
+                self.unsupported(function_address(found.name))
         self.invalid(f"{operand} cannot be read as .{kind}")
 
     def write(self, operand: Operand, kind: str) -> int:
@@ -372,6 +375,8 @@ class Site:
                 return PARAM_WINDOW + self.program.placement.parameters[variable.name]
         try:
             return self.program.placement.address(variable)
+        except UnsupportedInstruction as error:
+            self.unsupported(error.problem)
         except LaunchError as error:
             self.invalid(error.problem)
 

@@ -19,7 +19,7 @@ from cutecourse.emulator.instructions.bulk import launch_control, tensor_map_cha
 from cutecourse.emulator.instructions.bulk import tensor as bulk_tensor
 from cutecourse.emulator.instructions.control import control_flow, register_pool, shuffle
 from cutecourse.emulator.instructions.memory import atomics, cp_async, load_store
-from cutecourse.emulator.instructions.mma import ldmatrix, mma
+from cutecourse.emulator.instructions.mma import ldmatrix, mma, wmma
 from cutecourse.emulator.instructions.sync import async_store, barriers, cluster, fences, mbarrier
 from cutecourse.emulator.instructions.tcgen05 import alloc as tcgen05_alloc
 from cutecourse.emulator.instructions.tcgen05 import cp as tcgen05_cp
@@ -57,6 +57,7 @@ FAMILIES = (
     tensor_map_changes,
     ldmatrix,
     mma,
+    wmma,
     tcgen05_alloc,
     tcgen05_ld_st,
     tcgen05_cp,

@@ -29,19 +29,6 @@ def multimem(site: Site) -> Step:
 
 
 @instruction(
-    "wmma", facts=Facts(category="MMA", refused="take mma.sync, whose fragments the document describes")
-)
-def wmma(site: Site) -> Step:
-    """Load, multiply or store opaque fragments of matrices. Not supported.
-
-    Shapes:     fragments that only these instructions know.
-    Errors:     UnsupportedInstruction, always.
-    Source:     PTX ISA 9.0, wmma (#warp-level-matrix-instructions-wmma-mma).
-    """
-    site.refuse()
-
-
-@instruction(
     "mma.sp",
     "mma.sp::ordered_metadata",
     facts=Facts(

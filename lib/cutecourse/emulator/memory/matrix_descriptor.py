@@ -84,13 +84,11 @@ class MatrixDescriptor:
 
     @classmethod
     def of(cls, bits: int, swizzle: str) -> MatrixDescriptor:
-        """Read the fields that descriptors of wgmma and tcgen05 have in the same bits. Errors: FieldError."""
-        base = field_of(bits, 49, 51)
-        if base and swizzle == "none":
-            raise FieldError(
-                "matrix base offset (bits 49 to 51)",
-                f"{base}, but without a swizzle there is no pattern to move",
-            )
+        """Read the fields that descriptors of wgmma and tcgen05 have in the same bits.
+
+        The base offset is valid with a swizzle only. Triton writes one for scale factors, without a swizzle.
+        """
+        base = 0 if swizzle == "none" else field_of(bits, 49, 51)
         start, leading, stride = (field_of(bits, low, low + 13) << 4 for low in (0, 16, 32))
         return cls(start, leading, stride, swizzle, base)
 

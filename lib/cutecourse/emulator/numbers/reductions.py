@@ -12,7 +12,15 @@ from cutecourse.dtypes import bf16, decode, encode, f16, f32, f64
 from cutecourse.emulator.numbers.exact import first_nan
 from cutecourse.emulator.numbers.formats import FORMATS, flush_subnormals
 
-__all__ = ["INTEGER_OPERATIONS", "IN_GLOBAL", "IN_SHARED", "IN_TENSOR", "Reduction", "reduction"]
+__all__ = [
+    "INTEGER_OPERATIONS",
+    "IN_GLOBAL",
+    "IN_SHARED",
+    "IN_TENSOR",
+    "Reduction",
+    "extreme_f32",
+    "reduction",
+]
 
 Words = NDArray[Any]
 Reduction = Callable[[Words, Words], Words]
@@ -111,3 +119,37 @@ def _float_extreme(kind: str, operation: str) -> Reduction:
         return np.where(np.isnan(x) & np.isnan(y), nan, chosen)
 
     return extreme
+
+
+def extreme_f32(
+    words: NDArray[np.uint32],
+    counted: NDArray[np.bool_] | bool = True,
+    *,
+    lowest: bool,
+    absolute: bool = False,
+    keeps_nan: bool = False,
+) -> NDArray[np.uint32]:
+    """The least or greatest f32 along the last axis, on bits: -0 is less than +0.
+
+    counted   the words that count. Of these a NaN does so only with `keeps_nan`, or if all are NaN; the
+              result is then the canonical NaN.
+    absolute  takes each number without its sign.
+
+    >>> extreme_f32(np.array([1.0, -3.0], np.float32).view(np.uint32), lowest=False, absolute=True)[
+    ...     ()
+    ... ].view("f4")
+    np.float32(3.0)
+    """
+    # The bits, with the sign's meaning turned, are in the numbers' order.
+    fmt, sign = FORMATS["f32"], np.uint32(1 << 31)
+    size = words & ~sign
+    held = size if absolute else words
+    nan = size > np.uint32(fmt.infinity)
+    numbers = counted & ~nan
+    choose, neutral = (np.minimum, 0xFFFF_FFFF) if lowest else (np.maximum, 0)
+    ordered = np.where(held & sign, ~held, held | sign)
+    best = choose.reduce(np.where(numbers, ordered, np.uint32(neutral)), axis=-1)
+    result = np.where(best & sign, best & ~sign, ~best)
+    is_nan = np.any(counted & nan, axis=-1) if keeps_nan else ~np.any(numbers, axis=-1)
+    found: NDArray[np.uint32] = np.where(is_nan, np.uint32(fmt.nan), result)
+    return found

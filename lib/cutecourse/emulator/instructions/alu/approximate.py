@@ -84,7 +84,7 @@ def _reciprocal(x: Values, fmt: FloatFormat, rounding: Rounding, **clamps: bool)
 def _top_half(site: Site) -> Step:
     """rcp.approx.ftz.f64 and rsqrt.approx.ftz.f64: the low 32 bits of the result are zero."""
     if not site.has("ftz"):
-        site.unsupported("the approximate f64 form needs .ftz")
+        site.unsupported("the approximate f64 form needs .ftz, or take .rn")
     function = _FUNCTIONS[site.instruction.opcode]
     if site.instruction.opcode == "sqrt":
         site.unsupported("sqrt.approx of f64")
@@ -106,12 +106,15 @@ def rsqrt(site: Site) -> Step:
 
     Shapes:     one number in each lane.
     Errors:     InvalidOperand where widths do not agree.
-    Simplified: f32 is rounded to nearest; the hardware's largest relative error is 2^-22.9.
+    Simplified: f32 is rounded to nearest; the hardware's largest relative error is 2^-22.9. f64 without .ftz
+                is rounded to nearest too; the ISA states no error for it. rsqrt.approx.ftz.f64 keeps only
+                the top 20 bits of its fraction.
     Source:     PTX ISA 9.0, Floating Point Instructions: rsqrt (#floating-point-instructions-rsqrt).
     """
     site.expect("approx")
+    ftz = "ftz" in site.instruction.modifiers
     kind = site.type("f32", "f64")
-    return _approximate(site, kind) if kind == "f32" else _top_half(site)
+    return _top_half(site) if ftz and kind == "f64" else _approximate(site, kind)
 
 
 @instruction("sin", "cos", "lg2")

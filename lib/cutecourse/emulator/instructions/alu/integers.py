@@ -36,7 +36,10 @@ def add_sub(site: Site) -> Step:
 
 
 def with_carry(site: Site) -> Step:
-    """Define add, sub and mad with `.cc`, and addc, subc and madc: the carry is a row of predicates."""
+    """Define add, sub and mad with `.cc`, and addc, subc and madc: the carry is a row of predicates.
+
+    It is the adder's carry, also after a subtraction, which is x + ~y + 1: a borrow clears it.
+    """
     name, carry_in = site.instruction.opcode[:3], site.instruction.opcode[3:] == "c"
     carry_out = site.has("cc")
     part = site.expect("lo", "hi") if name == "mad" else None
@@ -56,11 +59,12 @@ def with_carry(site: Site) -> Step:
         flag = rows["pred"][carry]
         *factors, y = (rows[read][row] for read, row in sources)
         x = factors[0] if part is None else product(*factors).view(dtype)
-        extra = flag.astype(dtype) if carry_in else dtype.type(0)
+        adds = flag if name != "sub" else ~flag
+        extra = adds.astype(dtype) if carry_in else dtype.type(0)
         if name == "sub":
             first = x - y
             result = first - extra
-            out = (x < y) | (first < extra)
+            out = ~((x < y) | (first < extra))
         else:
             first = x + y
             result = first + extra
@@ -77,11 +81,12 @@ def addc(site: Site) -> Step:
     """Add, subtract, or multiply and add, with the carry that an earlier `.cc` instruction left.
 
     Shapes:     one integer in each lane.
-    Units:      32 or 64 bits; for a subtraction the carry is a borrow; madc adds the `.lo` or `.hi` half of
-                the product.
+    Units:      32 or 64 bits; a subtraction that borrows leaves no carry, and one that does not borrow leaves
+                a carry; madc adds the `.lo` or `.hi` half of the product.
     Errors:     InvalidOperand where widths do not agree.
     Source:     PTX ISA 9.0, Extended-Precision Integer Arithmetic Instructions: addc, subc, madc
-                (#extended-precision-arithmetic-instructions-addc).
+                (#extended-precision-arithmetic-instructions-addc). It speaks of a borrow in CC.CF; nvcc's
+                division of 128-bit integers reads the flag of a subtraction with addc, as a carry.
     """
     return with_carry(site)
 

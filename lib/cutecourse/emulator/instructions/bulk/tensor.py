@@ -7,7 +7,7 @@ from typing import Any
 
 from cutecourse.emulator.core.bundle import Bundle
 from cutecourse.emulator.core.facts import Facts
-from cutecourse.emulator.core.kinds import Mask
+from cutecourse.emulator.core.kinds import CHUNK, Mask
 from cutecourse.emulator.core.origin import Origin, each_lane
 from cutecourse.emulator.core.owner import OwnerDict
 from cutecourse.emulator.core.program import Step
@@ -46,7 +46,8 @@ def tensor_copy(site: Site) -> Step:
                 which has its own mbarrier at the mbarrier's offset. With .cta_group::2 the mbarrier may be
                 the peer's: of each destination's pair, the CTA counts the bytes whose rank has the parity
                 of the mbarrier's. Elements outside of the tensor are filled on a load, with the bytes
-                counted, and left alone on a store.
+                counted, and left alone on a store. .tile::gather4 and .tile::scatter4 take a column and the
+                numbers of four rows, whose boxes lie one behind the other in shared memory.
     Units:      coordinates in elements, innermost first; a load's may be negative. An element stride takes
                 every n-th element.
     Alignment:  box in shared memory 128 bytes, tensor map 64, mbarrier 8; the first coordinate a multiple of
@@ -57,21 +58,21 @@ def tensor_copy(site: Site) -> Step:
                 OverwrittenSource (a store's source), NoBarrierError and BarrierCountError when bytes land;
                 UnfinishedCopy for a block that ends before its stores have read.
     Simplified: a load's box lands in pieces in an order that the seed chooses. After the first 256 loads of
-                a launch the seed lets one load in four land in pieces, the others as a whole. .im2col and
-                .tile::gather4 are not supported; cache hints have no effect.
+                a launch the seed lets one load in four land in pieces, the others as a whole. The four rows
+                of .tile::gather4 and .tile::scatter4 are four copies. .im2col is not supported; cache hints
+                have no effect.
     Source:     PTX ISA 9.0, cp.async.bulk.tensor
                 (#data-movement-and-conversion-instructions-cp-async-bulk-tensor); the box's pitch under a
                 swizzle wider than its row, tf32's rounding and the stores' last chunk: an H200.
     """
-    dims = take_dims(site)
     to = site.expect("shared::cluster", "shared::cta", "global")
     if to == "global":
         if not site.has("shared::cta"):
             site.unsupported("it copies from .shared::cta to .global")
-        return _out(site, dims, None)
+        return _out(site, *take_dims(site, rows="tile::scatter4"), None)
     if not site.has("global"):
         site.unsupported(f"it copies from .global to .{to}")
-    return _load(site, dims, to)
+    return _load(site, *take_dims(site, rows="tile::gather4"), to)
 
 
 @instruction("cp.reduce.async.bulk.tensor", facts=bulk_facts)
@@ -84,10 +85,10 @@ def tensor_reduce(site: Site) -> Step:
     Source:     PTX ISA 9.0, cp.reduce.async.bulk.tensor
                 (#data-movement-and-conversion-instructions-cp-reduce-async-bulk-tensor).
     """
-    dims = take_dims(site)
+    dims, _ = take_dims(site)
     if not (site.has("global") and site.has("shared::cta")):
         site.unsupported("it reduces from .shared::cta into .global")
-    return _out(site, dims, site.expect(*IN_TENSOR))
+    return _out(site, dims, False, site.expect(*IN_TENSOR))
 
 
 @instruction("cp.async.bulk.prefetch.tensor", facts=BULK)
@@ -99,15 +100,16 @@ def tensor_prefetch(site: Site) -> Step:
     Source:     PTX ISA 9.0, cp.async.bulk.prefetch.tensor
                 (#data-movement-and-conversion-instructions-cp-async-bulk-prefetch-tensor).
     """
-    dims = take_dims(site)
+    dims, rows = take_dims(site, rows="tile::gather4")
     site.has("L2", "global")
     take_cache_hint(site, 1)
-    tensor = TensorOperand(site, 0, dims)
+    tensor = TensorOperand(site, 0, dims, rows=rows)
 
     def step(bundle: Bundle, mask: Mask) -> None:
         lanes = bundle.lanes(mask)
-        for lane, box in zip(lanes.tolist(), tensor.boxes(bundle, lanes), strict=True):
-            Copy(Origin(site, bundle, lane), "prefetch", box.bound.map.box_bytes, box=box).announce()
+        for lane, boxes in zip(lanes.tolist(), tensor.boxes(bundle, lanes), strict=True):
+            for box in boxes:
+                Copy(Origin(site, bundle, lane), "prefetch", box.bound.map.box_bytes, box=box).announce()
 
     return step
 
@@ -133,13 +135,13 @@ class _Targets(OwnerDict[Any, Targets]):
     """The destinations of a cohort's loads, cached because a kernel's loop uses the same ones again."""
 
 
-def _load(site: Site, dims: int, to: str) -> Step:
+def _load(site: Site, dims: int, rows: bool, to: str) -> Step:
     """A load: [dst], [map, coordinates], [mbarrier] {, mask} {, cache policy}."""
     if not site.has("mbarrier::complete_tx::bytes"):
         site.unsupported("a load needs .mbarrier::complete_tx::bytes")
     pair = site.one_of("cta_group::1", "cta_group::2") == "cta_group::2"
     destination, barrier = site.address(0), site.address(2)
-    tensor = TensorOperand(site, 1, dims)
+    tensor = TensorOperand(site, 1, dims, rows=rows)
     cta_mask = take_multicast(site, 3, to)
 
     def step(bundle: Bundle, mask: Mask) -> None:
@@ -148,14 +150,21 @@ def _load(site: Site, dims: int, to: str) -> Step:
         masks = [None] * len(lanes)
         if cta_mask is not None:
             masks = bundle.rows["u16"][cta_mask].reshape(-1)[lanes].tolist()
-        for each in zip(lanes.tolist(), tensor.boxes(bundle, lanes), *of_lanes, masks, strict=True):
-            issue(bundle, *each)
+        for lane, boxes, address, bar_address, bits in zip(
+            lanes.tolist(), tensor.boxes(bundle, lanes), *of_lanes, masks, strict=True
+        ):
+            alignment = _BOX_ALIGNMENT
+            for box in boxes:
+                issue(bundle, lane, box, address, alignment, bar_address, bits)
+                address, alignment = address + box.bound.map.shared_bytes, CHUNK
 
-    def issue(bundle: Bundle, lane: int, box: Box, address: int, bar_address: int, bits: int | None) -> None:
+    def issue(
+        bundle: Bundle, lane: int, box: Box, address: int, alignment: int, bar_address: int, bits: int | None
+    ) -> None:
         origin = Origin(site, bundle, lane)
         cohort = bundle.cohort
         known = cohort.own(_Targets)
-        key = (site, bundle, lane, box.bound, address, bar_address, bits)
+        key = (site, bundle, lane, box.bound, address, alignment, bar_address, bits)
         there = known.get(key)
         if there is None or not there.alive(cohort):
             there = known[key] = targets_of(
@@ -166,7 +175,7 @@ def _load(site: Site, dims: int, to: str) -> Step:
                 own=to == "shared::cta",
                 bits=bits,
                 pair=pair,
-                alignment=_BOX_ALIGNMENT,
+                alignment=alignment,
                 period=1024,
             )
         copy = Copy(origin, "load", box.bound.map.box_bytes, there, box, bits)
@@ -178,20 +187,24 @@ def _load(site: Site, dims: int, to: str) -> Step:
     return step
 
 
-def _out(site: Site, dims: int, operation: str | None) -> Step:
+def _out(site: Site, dims: int, rows: bool, operation: str | None) -> Step:
     """A store or a reduction: [map, coordinates], [src] {, cache policy}."""
     if not site.has("bulk_group"):
         site.unsupported("a copy to global memory needs .bulk_group")
     take_cache_hint(site, 2)
-    tensor = TensorOperand(site, 0, dims, stores=True)
+    tensor = TensorOperand(site, 0, dims, rows=rows, stores=True)
     source = site.address(1)
 
     def step(bundle: Bundle, mask: Mask) -> None:
         lanes = bundle.lanes(mask)
-        for lane, box in zip(lanes.tolist(), tensor.boxes(bundle, lanes), strict=True):
-            issue(Origin(site, bundle, lane), box)
+        for lane, boxes in zip(lanes.tolist(), tensor.boxes(bundle, lanes), strict=True):
+            origin = Origin(site, bundle, lane)
+            address, alignment = origin.value(source.lanes(bundle)), _BOX_ALIGNMENT
+            for box in boxes:
+                issue(origin, box, address, alignment)
+                address, alignment = address + box.bound.map.shared_bytes, CHUNK
 
-    def issue(origin: Origin, box: Box) -> None:
+    def issue(origin: Origin, box: Box, address: int, alignment: int) -> None:
         bundle, tensor_map = origin.bundle, box.bound.map
         combine = None
         if operation is not None:
@@ -202,8 +215,7 @@ def _out(site: Site, dims: int, operation: str | None) -> Step:
                     f" it has {', '.join(IN_TENSOR[operation])}",
                 )
             combine = reduction(operation, tensor_map.dtype)
-        address, size = origin.value(source.lanes(bundle)), tensor_map.shared_bytes
-        place = shared_place(origin, address, size, _BOX_ALIGNMENT, SOURCE, own=True)
+        place = shared_place(origin, address, tensor_map.shared_bytes, alignment, SOURCE, own=True)
         groups = bundle.own(BulkGroups)
         kind, group = "reduce" if operation else "store", groups.group(origin.lane)
         copy = CopyOut(origin, kind, tensor_map.box_bytes, box=box, source=place, group=group)

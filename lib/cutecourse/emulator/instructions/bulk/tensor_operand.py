@@ -28,9 +28,11 @@ _DIMS = ("1d", "2d", "3d", "4d", "5d")
 _IM2COL = "describe the images as a tensor of more dimensions, and copy each tap of the filter with .tile"
 _INSTEAD = {
     **dict.fromkeys(("im2col", "im2col::w", "im2col::w::128", "im2col_no_offs"), _IM2COL),
-    **dict.fromkeys(("tile::gather4", "tile::scatter4"), "copy the four rows with .tile, one at a time"),
 }
 """The modes that are refused, and the way round each of them."""
+_TABLE = 2
+_ROWS = 4
+"""A tensor of two dimensions, and as many of its rows, are what .tile::gather4 and .tile::scatter4 take."""
 _MAP_ALIGNMENT = 64
 _KEPT_BOXES = 16384
 """How many boxes of a map a launch caches: the blocks of a row or column of the grid use the same ones."""
@@ -42,31 +44,39 @@ class _Known:
     def __init__(self, machine: Machine) -> None:
         self.maps: dict[int, BoundTensorMap] = {}
         """Tensor maps in memory that a kernel cannot write, by address."""
-        self.boxes: defaultdict[tuple[TensorOperand, BoundTensorMap], dict[tuple[int, ...], Box]]
+        self.boxes: defaultdict[tuple[TensorOperand, BoundTensorMap], dict[tuple[int, ...], tuple[Box, ...]]]
         self.boxes = defaultdict(dict)
         """Boxes that are checked for an instruction's operand, by their coordinates."""
 
 
 class TensorOperand:
-    """The operand [tensorMap, {coordinates}] of an instruction."""
+    """The operand [tensorMap, {coordinates}] of an instruction.
 
-    def __init__(self, site: Site, index: int, dims: int, *, stores: bool = False) -> None:
+    dims    of the tensor
+    rows    True where the instruction names the numbers of four rows: it has four boxes of one row each
+    """
+
+    def __init__(
+        self, site: Site, index: int, dims: int, *, rows: bool = False, stores: bool = False
+    ) -> None:
         self.site = site
         self.dims = dims
+        self.rows = rows
         self.stores = stores
         operand = site.operand(index)
         self.address = site.address(index)
         items = operand.coordinates if isinstance(operand, Address) else ()
         if len(items) == 1 and isinstance(items[0], Vector):
             items = items[0].items
-        if len(items) != dims:
+        wanted = dims - 1 + _ROWS if rows else dims
+        if len(items) != wanted:
             site.invalid(
-                f"{site.instruction.name} takes {dims} coordinates after the tensor map, not {len(items)}"
+                f"{site.instruction.name} takes {wanted} coordinates after the tensor map, not {len(items)}"
             )
         self.slots = [site.read(item, "s32") for item in items]
 
-    def boxes(self, bundle: Bundle, lanes: NDArray[np.int64]) -> Iterator[Box]:
-        """The box that each of some lanes asks for, one after the other, checked."""
+    def boxes(self, bundle: Bundle, lanes: NDArray[np.int64]) -> Iterator[tuple[Box, ...]]:
+        """The boxes that each of some lanes asks for, one lane after the other, checked."""
         rows = bundle.rows["s32"]
         each = [rows[slot].reshape(-1)[lanes].tolist() for slot in self.slots]
         addresses = self.address.lanes(bundle).reshape(-1)[lanes].tolist()
@@ -83,17 +93,19 @@ class TensorOperand:
                     known.maps[address] = bound
             if bound.map.packed > 1:
                 coords = self._in_bytes(Origin(self.site, bundle, lane), bound, coords)
-            boxes = known.boxes[self, bound]
-            box = boxes.get(coords)
-            if box is None:
-                if len(boxes) >= _KEPT_BOXES:
-                    boxes.clear()
-                box = boxes[coords] = self._make(Origin(self.site, bundle, lane), bound, coords)
+            kept = known.boxes[self, bound]
+            boxes = kept.get(coords)
+            if boxes is None:
+                if len(kept) >= _KEPT_BOXES:
+                    kept.clear()
+                origin = Origin(self.site, bundle, lane)
+                places = [(coords[0], row) for row in coords[1:]] if self.rows else [coords]
+                boxes = kept[coords] = tuple(self._make(origin, bound, place) for place in places)
             if self.stores:
                 bound.allocation.was_written = True
             else:
                 bound.allocation.was_read = True
-            yield box
+            yield boxes
 
     def _in_bytes(self, origin: Origin, bound: BoundTensorMap, coords: tuple[int, ...]) -> tuple[int, ...]:
         """Coordinates whose innermost one counts bytes and not the elements that share a byte."""
@@ -116,6 +128,12 @@ class TensorOperand:
                 InvalidOperand,
                 f"the tensor map has {tensor_map.rank} dimensions ({tensor_map.describe()}) but the"
                 f" instruction is for {self.dims}",
+            )
+        if self.rows and tensor_map.box[1] != 1:
+            raise origin.error(
+                InvalidOperand,
+                f"the map's box has {tensor_map.box[1]} rows ({tensor_map.describe()}), and must have one:"
+                " the instruction names four rows, and each is a box",
             )
         if self.stores and tensor_map.is_padded:
             raise origin.error(
@@ -210,11 +228,18 @@ def _check_changed(origin: Origin, bound: BoundTensorMap, address: int) -> None:
         )
 
 
-def take_dims(site: Site) -> int:
-    """Take the dimension and the mode of a tensor instruction."""
+def take_dims(site: Site, *, rows: str = "") -> tuple[int, bool]:
+    """Take the dimension and the mode of a tensor instruction; `rows` is the mode for four rows that it has.
+
+    The second result is True in that mode.
+    """
     dims = _DIMS.index(site.expect(*_DIMS)) + 1
     mode = site.one_of(*_INSTEAD)
     if mode is not None:
         site.unsupported(f".{mode} is not supported: {_INSTEAD[mode]}")
-    site.has("tile")
-    return dims
+    if not rows or not site.has(rows):
+        site.has("tile")
+        return dims, False
+    if dims != _TABLE:
+        site.invalid(f".{rows} is for a tensor of {_TABLE} dimensions, not of {dims}")
+    return dims, True

@@ -23,8 +23,7 @@ from cutecourse.emulator.core.memory import POISON
 from cutecourse.emulator.core.program import Step
 from cutecourse.emulator.core.registry import instruction
 from cutecourse.emulator.core.site import Site
-from cutecourse.emulator.numbers.formats import FORMATS
-from cutecourse.emulator.numbers.reductions import INTEGER_OPERATIONS
+from cutecourse.emulator.numbers.reductions import INTEGER_OPERATIONS, extreme_f32
 
 __all__: list[str] = []
 
@@ -184,29 +183,17 @@ def redux(site: Site) -> Step:
 
 
 def _redux_f32(site: Site, *, lowest: bool) -> Step:
-    """The least or greatest f32. Their bits, with the sign's meaning turned, are in the numbers' order."""
+    """Define redux of f32."""
     absolute, keeps_nan = site.has("abs"), site.has("NaN")
-    choose = np.minimum if lowest else np.maximum
-    neutral = np.uint32(0xFFFF_FFFF if lowest else 0)
-    sign = np.uint32(1 << 31)
     d, a = site.destination(0, "u32"), site.source(1, "u32")
     site.converge(2)
     members = site.source(2, "u32")
 
     def step(bundle: Bundle, mask: Mask) -> None:
-        held = bundle.rows["u32"][a]
-        size = held & ~sign
-        if absolute:
-            held = size
-        nan = size > np.uint32(FORMATS["f32"].infinity)
+        held = bundle.rows["u32"][a][:, None, :]
         named = _members(bundle, mask, members)
-        counted = named & ~nan[:, None, :]
-        ordered = np.where(held & sign, ~held, held | sign)
-        best = choose.reduce(np.where(counted, ordered[:, None, :], neutral), axis=-1)
-        result = np.where(best & sign, best & ~sign, ~best)
-        some_nan = np.any(named & nan[:, None, :], axis=-1)
-        is_nan = some_nan if keeps_nan else ~np.any(counted, axis=-1)
-        put(bundle.rows["u32"][d], np.where(is_nan, np.uint32(FORMATS["f32"].nan), result), mask)
+        found = extreme_f32(held, named, lowest=lowest, absolute=absolute, keeps_nan=keeps_nan)
+        put(bundle.rows["u32"][d], found, mask)
 
     return step
 

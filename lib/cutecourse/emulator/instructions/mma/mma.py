@@ -29,7 +29,7 @@ from cutecourse.emulator.numbers.tensor_core_sums import (
     sequential_f64_products,
 )
 
-__all__ = ["MMA_FORMS", "MmaForm", "pack_elements", "unpack_elements"]
+__all__ = ["MMA_FORMS", "MmaForm", "operation_of", "pack_elements", "unpack_elements"]
 
 
 @dataclass(frozen=True)
@@ -169,7 +169,7 @@ def mma_sync(site: Site) -> Step:
         )
         asked = f".{shape}" + (f".kind::{kind}" if kind else "")
         site.unsupported(f"{asked} takes the types {', '.join(known) or 'of no form'}")
-    operation = _operation(site, form, scaling)
+    operation = operation_of(site, form, scaling)
     site.converge()
 
     held = {}
@@ -208,7 +208,7 @@ def mma_sync(site: Site) -> Step:
     return step
 
 
-def _operation(site: Site, form: MmaForm, scaling: Scaling | None) -> Any:
+def operation_of(site: Site, form: MmaForm, scaling: Scaling | None) -> Any:
     """The function of (bundle, warps, A, B, C) that gives D, chosen by the form and the modifiers."""
     if form.a == "b1":
         gate = site.expect("xor", "and")

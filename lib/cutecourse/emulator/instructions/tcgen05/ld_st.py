@@ -38,15 +38,50 @@ from cutecourse.emulator.memory.tensor_memory import (
     TensorMemory,
     split_address,
 )
+from cutecourse.emulator.numbers.reductions import extreme_f32
 from cutecourse.ptx.syntax import Instruction
 
 __all__: list[str] = []
 
+_REDUCED = ("32x32b", "16x32bx2")
+_LEAST_REDUCED = 2
 _COUNTS = ("x1", "x2", "x4", "x8", "x16", "x32", "x64", "x128")
 _HALF = np.uint32(0xFFFF)
 _Places = NDArray[np.int64] | slice
 _WARPS = 4
 """Warps of a warpgroup, each of which reaches a quarter of the lanes."""
+
+
+@dataclass(frozen=True)
+class _LoadReduction:
+    """The .red of a load: each thread reduces what its registers get."""
+
+    lowest: bool
+    kind: str
+    absolute: bool
+    keeps_nan: bool
+    slot: int
+
+    @classmethod
+    def take(cls, site: Site, shape: str, count: int) -> _LoadReduction:
+        """The modifiers and the register of the result, the operand behind the vector."""
+        if shape not in _REDUCED or count < _LEAST_REDUCED:
+            site.unsupported(f".red goes with .{' and .'.join(_REDUCED)}, and with .x2 or more")
+        lowest, kind = site.expect("min", "max") == "min", site.type("f32", "u32", "s32")
+        absolute, keeps_nan = kind == "f32" and site.has("abs"), kind == "f32" and site.has("NaN")
+        found = site.destinations(1, "u32")
+        if len(found) != 1:
+            site.invalid(
+                f"{site.instruction.name} has one register for the result, and {len(found)} are given"
+            )
+        return cls(lowest, kind, absolute, keeps_nan, found[0])
+
+    def of(self, values: NDArray[np.uint32]) -> NDArray[np.uint32]:
+        """The results of threads, from the registers of each: (threads, registers) -> (threads,)."""
+        if self.kind == "f32":
+            return extreme_f32(values, lowest=self.lowest, absolute=self.absolute, keeps_nan=self.keeps_nan)
+        whole = values.view(np.int32 if self.kind == "s32" else np.uint32)
+        return np.ascontiguousarray((np.min if self.lowest else np.max)(whole, axis=-1)).view(np.uint32)
 
 
 class _Access:
@@ -58,14 +93,16 @@ class _Access:
         self.shape = site.expect(*SHAPES)
         count = int(site.expect(*_COUNTS)[1:])
         self.packed = site.has("unpack::16b" if stores else "pack::16b")
-        site.type("b32")
+        self.reduction = _LoadReduction.take(site, self.shape, count) if site.has("red") else None
+        if self.reduction is None:
+            site.type("b32")
         self.n_registers = SHAPES[self.shape] * count
         if self.n_registers > MOST_REGISTERS:
             site.unsupported(f".{self.shape}.x{count} would take {self.n_registers} registers")
         halves = self.shape == "16x32bx2"
         split = 0
         if halves:
-            found = site.constant(1 if stores else 2)
+            found = site.constant(1 if stores else 2 + (self.reduction is not None))
             if found is None:
                 site.invalid("the offset of the second half must be an integer constant")
             if found < 0:
@@ -75,7 +112,7 @@ class _Access:
         (_, stop), *others = self.fragment.ranges
         if stores and any(first < stop for first, _ in others):
             site.invalid(f"with an offset of {split} columns both halves would store to the same cells")
-        self.address = site.address(0 if stores else 1)
+        self.address = site.address(0 if stores else 1 + (self.reduction is not None))
         slots = site.sources(1 + halves, "u32") if stores else site.destinations(0, "u32")
         self.registers = np.array(slots, dtype=np.int64)
         if len(self.registers) != self.n_registers:
@@ -146,7 +183,9 @@ def ld(site: Site) -> Step:
     """Load a warp's registers from tensor memory.
 
     Shapes:     a whole warp; the address is the same in all lanes. Warp w reaches lanes 32 (w % 4) and the 31
-                after it. With .pack::16b a register takes the low halves of two neighbouring columns.
+                after it. With .pack::16b a register takes the low halves of two neighbouring columns. With
+                .red one more register gets the least or greatest of what the thread loads; .abs takes each
+                f32 without its sign, and a NaN counts only with .NaN or if all are NaN.
     Units:      lanes and columns of 32 bits; the second half's offset of .16x32bx2 in columns.
     Errors:     TensorMemoryLanesError (lanes of another warp, columns that are not allocated),
                 TensorMemoryHazard for what a tcgen05.st, mma or cp has still to write, UninitializedRead for
@@ -155,13 +194,12 @@ def ld(site: Site) -> Step:
                 the load, with or without tcgen05.wait::ld; the wait is for the cells, not the registers.
                 Writing or freeing the cells after the load and before the wait is an error if the thread
                 has told others before it used what it loaded, and otherwise a note
-                (emulator.core.hazards). .red is not supported.
+                (emulator.core.hazards).
     Source:     PTX ISA 9.0, tcgen05.ld (#tcgen05-instructions-tcgen05-ld); Access restrictions; Memory
                 Consistency Model for 5th generation of TensorCore operations, register dependencies.
     """
-    if site.has("red"):
-        site.unsupported(".red is not supported; load the registers, and reduce them with min and max")
     access = _Access(site, stores=False)
+    reduction = access.reduction
 
     def step(bundle: Bundle, mask: Mask) -> None:
         registers = bundle.rows.all("u32")
@@ -183,6 +221,8 @@ def ld(site: Site) -> Step:
             if access.packed:
                 values = (values[:, 0::2] & _HALF) | (values[:, 1::2] << np.uint32(16))
             registers[access.registers, origin.cluster] = values.T
+            if reduction is not None:
+                registers[reduction.slot, origin.cluster] = reduction.of(np.ascontiguousarray(values))
             memory.order.load(regions, origin)
             access.tell(origin, address, regions)
 
