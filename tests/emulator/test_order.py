@@ -378,6 +378,7 @@ def check(program, seed):
 @settings(max_examples=amount(100, 3000), deadline=None)
 @given(programs(), st.integers(0, 1000))
 @example((1, 3, [("st", 0, (0, 1)), ("arrive", [2], [0, 1]), ("ld", 1, (0, 1))]), 0)
+@example((2, 2, [("copy", 0, 0, [1], (0, 1)), ("atom", 1), ("relaxed", [1], [0]), ("ld", 0, (0, 1))]), 0)
 def test_random_programs__race_where_the_model_says_so(program, seed):
     check(program, seed)
 

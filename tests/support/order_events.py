@@ -195,13 +195,15 @@ class Teller(Observer):
             self.tell(Leave(thread, ("cluster", thread.cluster), scope="cluster"))
 
     def mbarrier_arrived(self, barrier: Any, origin: Any, work: Any, lanes: Any) -> None:
-        relaxed = "relaxed" in origin.site.instruction.modifiers and not self.fenced
+        if "relaxed" in origin.site.instruction.modifiers and not self.fenced:
+            return  # it orders nothing, and an atomic operation before it is no fence
         by = self.thread(origin) if work is None else work
-        self.tell(Arrive(by, barrier, "relaxed" if relaxed else "release", "cluster"))
+        self.tell(Arrive(by, barrier, "release", "cluster"))
 
     def mbarrier_received(self, barrier: Any, origin: Any, work: Any) -> None:
         by = self.thread(origin) if work is None else work
-        self.tell(Arrive(by, barrier, "release" if self.fenced else "relaxed", "cluster"))
+        if work is not None or self.fenced:
+            self.tell(Arrive(by, barrier, "release", "cluster"))
 
     def mbarrier_completed(self, barrier: Any) -> None:
         self.tell(Complete(barrier, keeps=True))

@@ -57,10 +57,8 @@ class Operation:
     """The tag of the action of its component that completes it; `Clocks.never` until that is known."""
     phase: int | None = None
     """The phase that a copy's mbarrier was in when the copy was issued; None for a reader."""
-    left: int = 0
-    """The number of a copy's pieces that have not landed."""
     landed: int | None = None
-    """The phase that its mbarrier was in when a copy's last piece landed."""
+    """The phase that its mbarrier was in when a copy's last piece landed; None before that."""
     size: int = 0
     """The number of chunks that a copy writes; 0 for a reader."""
     adds: bool = False
@@ -108,8 +106,8 @@ class Operations:
         """The copies that a reader read and that were over for its issuer, by the reader and its sectors."""
         self.sources: dict[Copy, Operation] = {}
         """For each copy between blocks with pieces still to land, the operation of its reads."""
-        self._under_way: dict[Copy, list[Operation]] = {}
-        """For each copy with pieces still to land, its operation for each destination."""
+        self._under_way: dict[tuple[Copy, int], Operation] = {}
+        """For each destination of a copy with pieces still to land there, its operation."""
         self._targets: Recent[Targets, list[int]] = Recent()
         """The components of the mbarriers of each set of destinations."""
 
@@ -137,17 +135,18 @@ class Operations:
         components = self._components_of(to)
         row = self.threads.parts.row(origin)
         live = self.cohort.own(MBarriers).live
-        made: list[Operation] = []
-        if pieces:
-            self._under_way[asked] = made
-        for rank, first, key, component in zip(to.ranks, to.firsts, to.barriers, components, strict=True):
+        places = zip(to.ranks, to.firsts, to.barriers, components, strict=True)
+        for position, (rank, first, key, component) in enumerate(places):
             barrier = live.get(key)
             phase = None if barrier is None else barrier.phase
             copy = self._new(origin, component, clocks.never, phase)
-            copy.left, copy.adds = pieces, asked.operation == "reduce"
+            copy.adds = asked.operation == "reduce"
+            if pieces:
+                self._under_way[asked, position] = copy
+            else:
+                copy.landed = phase
             for part in parts:
                 self._copy_over(copy, row, rank, first, part)
-            made.append(copy)
 
     def _components_of(self, to: Targets) -> list[int]:
         """The components of the mbarriers of a copy's destinations."""
@@ -157,25 +156,11 @@ class Operations:
             self._targets.keep(to, found)
         return found
 
-    def last_landed(self, asked: Copy, position: int) -> Operation | None:
-        """Count a piece that has landed. Return its destination's operation if it was the last; else None."""
-        operations = self._under_way[asked]
-        found = operations[position]
-        found.left -= 1
-        if found.left:
-            return None
-        if not any(operation.left for operation in operations):
-            del self._under_way[asked]
-        return found
-
-    def landed(
-        self, copy: Operation, barrier: MBarrier, clock: BarrierClock, source: Operation | None
-    ) -> None:
-        """Note that the last piece of a copy has landed, just before its mbarrier counts it.
-
-        `source` stands for the copy's reads of shared memory.
-        """
+    def landed(self, asked: Copy, position: int, barrier: MBarrier, clock: BarrierClock) -> None:
+        """Note that a copy's last piece in a destination has landed, just before its mbarrier counts it."""
+        copy = self._under_way.pop((asked, position))
         copy.landed = barrier.phase
+        source = self.sources.pop(asked, None)
         for operation in (copy,) if source is None else (copy, source):
             operation.tag = clock.tag(copy.origin.site.line)
             self.tags[operation.number] = operation.tag
@@ -596,7 +581,7 @@ class Operations:
         barrier = self.cohort.own(MBarriers).live.get(key)
         if barrier is None or copy.phase is None or barrier.phase <= copy.phase:
             return None
-        early = copy.left or (copy.landed is not None and copy.landed > copy.phase)
+        early = copy.landed is None or copy.landed > copy.phase
         return barrier if early else None
 
     def _report_overwritten(self, origin: Origin, access: Access, byte: int, reader: Use) -> None:

@@ -217,6 +217,8 @@ class Parts:
 
     def ended(self, bundle: Bundle, mask: NDArray[np.bool_]) -> None:
         """Lanes have ended. What they have done, the others of their warp do not know for that reason."""
+        if not self.clusters[bundle.number] and not self._clocks.by_lane:
+            return
         for cluster in np.flatnonzero(mask.any(axis=1) & bundle.live.any(axis=1)).tolist():
             parts = self._of.get((bundle.number, cluster))
             if parts is None and self._clocks.by_lane:

@@ -87,6 +87,16 @@ def look_for_races(cohort: Cohort) -> Races | None:
     return Races(cohort, plan)
 
 
+def _whole(bundle: Bundle, rows: NDArray[np.bool_], mask: Mask) -> NDArray[np.bool_]:
+    """Those clusters of `rows` in which `mask` has all lanes of the warp that have not ended.
+
+    It is `rows` itself if there is no cluster in which lanes are missing.
+    """
+    if mask is None or mask.tobytes() == bundle.live.tobytes():
+        return rows
+    return rows & ~warps_of(bundle.live & ~mask)
+
+
 @dataclass(eq=False, slots=True)
 class _Reached:
     """The warps of a warpgroup that have reached a wgmma.mma_async which others have not."""
@@ -145,7 +155,7 @@ class Races(Observer):
     def _arrive(self, key: Hashable, bundle: Bundle, rows: NDArray[np.bool_], mask: Mask = None) -> None:
         """Lanes of warps arrive at a barrier of warps; where all of a warp do, they meet."""
         told = None
-        whole = rows if mask is None else rows & ~(bundle.live & ~mask).any(axis=1)
+        whole = _whole(bundle, rows, mask)
         if self.clocks.by_lane and any_true(rows):
             self.clocks.tick(bundle, rows)
             self.parts.meet(bundle, whole)
@@ -186,8 +196,10 @@ class Races(Observer):
         if not any_true(rows):
             return
         if not self.clocks.by_lane and not self.parts.clusters[bundle.number]:
-            whole = rows & ~(bundle.live & ~mask).any(axis=1)
+            whole = _whole(bundle, rows, mask)
             self.clocks.leave("cluster", bundle, whole)
+            if whole is rows:
+                return
             rows = rows & ~whole
         for cluster in np.flatnonzero(rows).tolist():
             self.parts.learn(bundle, cluster, mask[cluster], self.clocks.completed("cluster", cluster))
@@ -202,7 +214,7 @@ class Races(Observer):
             self.clocks.pass_on(_FLAGS, bundle, rows)
         if not self.parts.clusters[bundle.number]:
             self.threads.lanes.meet(bundle, rows)
-        elif any_true(whole := rows if mask is None else rows & ~(bundle.live & ~mask).any(axis=1)):
+        elif any_true(whole := _whole(bundle, rows, mask)):
             self.parts.meet(bundle, whole)
 
     def _flagged_by(self, bundle: Bundle, lanes: NDArray[np.bool_]) -> None:
@@ -407,18 +419,15 @@ class Races(Observer):
         """Check and record a copy into shared memory."""
         self.operations.copies(copy, parts, pieces)
 
-    def bulk_landed(self, copy: Copy, position: int, piece: Piece) -> None:
+    def bulk_over(self, copy: Copy, position: int) -> None:
         """Let the last piece's phase of the mbarrier tell that the copy is over, and nothing else.
 
         The complete-tx of a copy does not order what its issuer did before (#program-order-async-operations).
         """
-        operation = self.operations.last_landed(copy, position)
-        if operation is not None:
-            assert copy.to is not None
-            barrier = self.cohort.own(MBarriers).live.get(copy.to.barriers[position])
-            if barrier is not None:
-                source = self.operations.sources.pop(copy, None)
-                self.operations.landed(operation, barrier, self._barriers[barrier], source)
+        assert copy.to is not None
+        barrier = self.cohort.own(MBarriers).live.get(copy.to.barriers[position])
+        if barrier is not None:
+            self.operations.landed(copy, position, barrier, self._barriers[barrier])
 
     def operands_read(self, origin: Origin, operands: Sequence[tuple[int, str, NDArray[np.int64]]]) -> None:
         """Check and record a tcgen05.mma or cp; `operands` has the rank, name and chunks of each operand."""
@@ -490,9 +499,11 @@ class Races(Observer):
         use = self.tensor_memory.by_pipe if pipeline else self.tensor_memory.by_warp
         use(memory, region, what, origin, writes=writes)
 
-    def tensor_loads_over(self, bundle: Bundle, cluster: int) -> None:
+    def tensor_loads_over(
+        self, memory: TensorMemory, bundle: Bundle, cluster: int, loads: Sequence[tuple[Origin, Region]]
+    ) -> None:
         """A warp's loads are over."""
-        self.tensor_memory.loads_over(bundle, cluster)
+        self.tensor_memory.loads_over(memory, bundle, cluster, loads)
 
     def tensor_store_over(self, memory: TensorMemory, region: Region, origin: Origin) -> None:
         """A warp's store is over."""

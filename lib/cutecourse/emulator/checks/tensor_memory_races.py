@@ -21,6 +21,7 @@ Source: PTX ISA 9.0, Memory Consistency Model for 5th generation of TensorCore o
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -43,22 +44,39 @@ __all__ = ["TensorMemoryRaces"]
 
 
 class _Tags:
-    """The tag of a component's last access to each tracked cell, shape (8, 512); 0 for none."""
+    """The tag of a component's last access to each tracked cell, shape (8, 512); 0 for none.
 
-    __slots__ = ("cells", "highest")
+    Most tags are replaced before anybody reads them, so they go to the cells only when somebody does.
+    """
+
+    __slots__ = ("_cells", "_latest", "highest")
 
     def __init__(self) -> None:
-        self.cells: NDArray[np.uint32] = np.zeros((LANES // GROUP, COLUMNS), dtype=np.uint32)
+        self._cells: NDArray[np.uint32] = np.zeros((LANES // GROUP, COLUMNS), dtype=np.uint32)
+        self._latest: dict[Region, int] = {}
+        """Tags that are not in the cells yet, the oldest first."""
         self.highest = 0
         """No cell's tag is higher. A clock that knows it knows all of them, and no cell has to be read."""
 
     def put(self, region: Region, tag: int) -> None:
-        self.cells[region.tracked] = tag
-        self.highest = max(self.highest, tag)
+        latest = self._latest
+        latest.pop(region, None)
+        if len(latest) == COLUMNS:
+            self.cells()
+        latest[region] = tag
+        if tag > self.highest:
+            self.highest = tag
+
+    def cells(self) -> NDArray[np.uint32]:
+        """The tags of all cells."""
+        for region, tag in self._latest.items():
+            self._cells[region.tracked] = tag
+        self._latest.clear()
+        return self._cells
 
     def last(self, region: Region) -> int:
         """The highest tag in a region."""
-        return int(self.cells[region.tracked].max())
+        return int(self.cells()[region.tracked].max())
 
     def unknown(self, region: Region, known: int) -> bool:
         """True if a clock's entry does not cover the last access to some cell of a region."""
@@ -101,7 +119,7 @@ class _MemoryUses:
         """Forget the uses of columns that are free now."""
         for kind in (self.loads, self.stores, self.written, self.multiplied):
             for tags in kind.values():
-                tags.cells[:, first : first + columns] = 0
+                tags.cells()[:, first : first + columns] = 0
         self.asked.pop(first, None)
         self.checked.clear()
         self.last.clear()
@@ -122,8 +140,6 @@ class TensorMemoryRaces:
         self.clocks = clocks
         self.operations = operations
         self._uses: defaultdict[TensorMemory, _MemoryUses] = defaultdict(_MemoryUses)
-        self._loading: dict[tuple[int, int], dict[tuple[TensorMemory, Region], int]] = {}
-        """The loads for which each warp (its number, its cluster) has not waited, with their lines."""
         self._ends: dict[Site, str] = {}
         self._names: dict[int, str] = {}
         """The names of operations of the pipes, by their lines."""
@@ -164,7 +180,7 @@ class TensorMemoryRaces:
             # One pipe runs them in order: who knows that this one is over knows it of the others.
             for other, tags in uses.written.items():
                 if other != mine:
-                    tags.cells[region.tracked] = 0
+                    tags.cells()[region.tracked] = 0
                     uses.last.clear()  # the other one has nothing there any more
 
     def by_warp(
@@ -172,11 +188,11 @@ class TensorMemoryRaces:
     ) -> None:
         """Check a region that a warp loads or stores. A load is recorded, a store when it is over."""
         uses = self._uses[memory]
-        warp, cluster, line = self.clocks.of_warp(origin.bundle), origin.cluster, origin.site.line
+        warp = self.clocks.of_warp(origin.bundle)
         if uses.asked:
             self._asked(uses, region, what, origin)
         if writes or uses.heard.get(warp) != uses.writes:
-            row = self.clocks.row(origin.bundle, cluster)
+            row = self.clocks.row(origin.bundle, origin.cluster)
             self._pipes(uses, region, what, origin, row, writes=writes)
             self._threads(uses, region, what, origin, row, warp, writes=writes)
             if uses.all_written_known(row, warp):
@@ -187,22 +203,19 @@ class TensorMemoryRaces:
         if end is None:
             end = self._ends[origin.site] = end_of_load(origin.site)
         if end == "use":  # which ends the load as a wait does; memory.end_of_load says why
-            _put(uses.loads, warp, region, self._tag(origin.bundle, cluster, line))
+            _put(uses.loads, warp, region, self._tag(origin.bundle, origin.cluster, origin.site.line))
             uses.version += 1
-        else:
-            self._loading.setdefault((warp, cluster), {})[memory, region] = line
 
-    def loads_over(self, bundle: Bundle, cluster: int) -> None:
-        """A warp has executed tcgen05.wait::ld."""
-        warp = self.clocks.of_warp(bundle)
-        loads = self._loading.pop((warp, cluster), None)
-        if loads is None:
-            return
+    def loads_over(
+        self, memory: TensorMemory, bundle: Bundle, cluster: int, loads: Sequence[tuple[Origin, Region]]
+    ) -> None:
+        """A warp has executed tcgen05.wait::ld after some loads."""
+        uses, warp = self._uses[memory], self.clocks.of_warp(bundle)
         now = self._tag(bundle, cluster, 0)
-        for (memory, region), line in loads.items():
-            uses = self._uses[memory]
-            _put(uses.loads, warp, region, now | line)
-            uses.version += 1
+        for origin, region in loads:
+            if self._ends[origin.site] != "use":
+                _put(uses.loads, warp, region, now | origin.site.line)
+                uses.version += 1
 
     def store_over(self, memory: TensorMemory, region: Region, origin: Origin) -> None:
         """A warp has executed tcgen05.wait::st after a store."""
@@ -236,7 +249,10 @@ class TensorMemoryRaces:
 
     def freed(self, memory: TensorMemory, first: int, columns: int) -> None:
         """Forget what used columns that are free now."""
-        self._uses[memory].forget(first, columns)
+        if memory.allocations:
+            self._uses[memory].forget(first, columns)
+        else:
+            self._uses.pop(memory, None)
 
     # --- checks ---------------------------------------------------------------------------------------------
 

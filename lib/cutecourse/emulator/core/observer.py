@@ -214,6 +214,9 @@ class Observer:
     def bulk_landed(self, copy: Copy, position: int, piece: Piece) -> None:
         """A piece has arrived at the destination `copy.to.ranks[position]`; its mbarrier counts it next."""
 
+    def bulk_over(self, copy: Copy, position: int) -> None:
+        """The piece that has just landed was the last one of its destination."""
+
     def bulk_source_read(self, copy: Copy) -> None:
         """All of the source of a copy to global memory has been read."""
 
@@ -335,8 +338,10 @@ class Observer:
         what  names the operand in a report.
         """
 
-    def tensor_loads_over(self, bundle: Bundle, cluster: int) -> None:
-        """A warp has executed tcgen05.wait::ld."""
+    def tensor_loads_over(
+        self, memory: TensorMemory, bundle: Bundle, cluster: int, loads: Sequence[tuple[Origin, Region]]
+    ) -> None:
+        """A warp has executed tcgen05.wait::ld after `loads` of regions."""
 
     def tensor_store_over(self, memory: TensorMemory, region: Region, origin: Origin) -> None:
         """A warp has executed tcgen05.wait::st after its store to a region."""
@@ -416,6 +421,7 @@ class Listeners:
         bulk_reads = _of(Observer.bulk_reads)
         bulk_writes = _of(Observer.bulk_writes)
         bulk_landed = _of(Observer.bulk_landed)
+        bulk_over = _of(Observer.bulk_over)
         bulk_source_read = _of(Observer.bulk_source_read)
         bulk_committed = _of(Observer.bulk_committed)
         bulk_wait_begun = _of(Observer.bulk_wait_begun)

@@ -56,24 +56,45 @@ _WARP_BITS, _LINE_BITS = 11, 22
 
 
 class _Times:
-    """The last write or read of each cell, shape (8, columns): time, line and, in the low bits, warp."""
+    """The last write or read of each cell, shape (8, columns): time, line and, in the low bits, warp.
+
+    Most are replaced before anybody reads them, so they go to the cells only when somebody does.
+    """
 
     def __init__(self, columns: int) -> None:
-        self.cells: NDArray[np.int64] = np.zeros((128 // GROUP, columns), dtype=np.int64)
+        self._cells: NDArray[np.int64] = np.zeros((128 // GROUP, columns), dtype=np.int64)
+        self._latest: dict[Region, tuple[int, Origin]] = {}
+        """Accesses that are not in the cells yet, with their times, the oldest first."""
+        self._old = False
+        """True if there are any in the cells."""
         self.last = 0
         """The time of the last access."""
+        self.last_by: dict[Who, int] = {}
+        """The time of each warp's last access."""
         self.instructions: dict[int, Instruction] = {}
         """By their lines."""
 
     def set(self, region: Region, time: int, origin: Origin) -> None:
-        made = (time << _LINE_BITS | origin.site.line) << _WARP_BITS | _number(who(origin))
-        self.cells[region.tracked] = made
-        self.last = time
-        self.instructions.setdefault(origin.site.line, origin.site.instruction)
+        latest = self._latest
+        latest.pop(region, None)
+        if len(latest) == self._cells.shape[1]:
+            self.cells()
+        latest[region] = time, origin
+        self.last = self.last_by[who(origin)] = time
+
+    def cells(self) -> NDArray[np.int64]:
+        """The accesses of all cells."""
+        for region, (time, origin) in self._latest.items():
+            made = (time << _LINE_BITS | origin.site.line) << _WARP_BITS | _number(who(origin))
+            self._cells[region.tracked] = made
+            self.instructions.setdefault(origin.site.line, origin.site.instruction)
+        self._old = self._old or bool(self._latest)
+        self._latest.clear()
+        return self._cells
 
     def latest(self, region: Region, *, but: Who | None = None) -> tuple[int, int, int]:
         """(time, line, warp) of a region's last access, except those of warp `but`; (0, 0, 0) if none."""
-        held = self.cells[region.tracked]
+        held = self.cells()[region.tracked]
         if but is not None:
             held = np.where(held & (1 << _WARP_BITS) - 1 == _number(but), 0, held)
         found = int(held.max())
@@ -81,7 +102,11 @@ class _Times:
         return of_line >> _LINE_BITS, of_line & (1 << _LINE_BITS) - 1, found & (1 << _WARP_BITS) - 1
 
     def forget(self, start: int, columns: int) -> None:
-        self.cells[:, start : start + columns] = 0
+        stop = start + columns
+        for region in [one for one in self._latest if start <= one.first and one.stop <= stop]:
+            del self._latest[region]
+        if self._old:
+            self.cells()[:, start:stop] = 0
 
 
 def _number(warp: Who) -> int:
@@ -114,10 +139,12 @@ class Order:
             regions = [r for r in regions if not any(r.same(loaded) for _, loaded in held)]
         held.extend((origin, region) for region in regions)
 
-    def waited_for_loads(self, warp: Who) -> None:
-        """Note that a warp has executed tcgen05.wait::ld."""
-        for origin, region in self.loads.pop(warp, ()):
+    def waited_for_loads(self, warp: Who) -> list[tuple[Origin, Region]]:
+        """Note that a warp has executed tcgen05.wait::ld; return the loads that it ends."""
+        ended = self.loads.pop(warp, [])
+        for origin, region in ended:
             self._loaded.set(region, self.clock.tick(), origin)
+        return ended
 
     def forget(self, start: int, columns: int) -> None:
         """Forget the accesses to columns that are allocated or freed."""
@@ -161,7 +188,7 @@ class Order:
         `pipelined` is for a tcgen05.mma or cp, which run in order with others of their kind.
         """
         own = who(origin)
-        after = self.clock.after.get(own, 0)
+        before, after = self.clock.before, self.clock.after.get(own, 0)
         if not pipelined and self._completed.last > after:
             time, line, _ = self._completed.latest(region)
             if time > after:
@@ -171,12 +198,16 @@ class Order:
         for times, verb in ((self._stored, "stored"), (self._loaded, "loaded")):
             if not times.last or (times is self._loaded and not writes):
                 continue
+            if after >= times.last and all(
+                warp == own or before.get(warp, 0) >= time for warp, time in times.last_by.items()
+            ):
+                continue  # whichever cells it is
             time, line, other = times.latest(region, but=own)
             if not time:
                 continue
             their = (own[0], other >> 6, other & 63)
             how = f"warp {their[2]} {verb} at line {origin.bundle.program.line_in_words(line)}"
-            if self.clock.before.get(their, 0) < time:
+            if before.get(their, 0) < time:
                 problem = (
                     f"{what} uses {region}, which {how}, but that warp has executed no"
                     " tcgen05.fence::before_thread_sync since"

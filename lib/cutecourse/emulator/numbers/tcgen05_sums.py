@@ -296,9 +296,8 @@ def accumulate_in_turn(
                 bits.view(np.int32)[...] = whole.astype(np.int64)
             c = numbers(bits, kind)
     # A sum that is NaN stays NaN, whatever is added to it, so checking the last one is enough.
-    last = held if kind == "f32" else total
-    if last.size and math.isnan(last.max()):
-        bits[np.isnan(last)] = _NAN[kind]
+    if total.size and math.isnan(total.max()):
+        bits[np.isnan(total)] = _NAN[kind]
     return bits
 
 

@@ -42,12 +42,13 @@ def land_later(copy: Copy, pieces: Sequence[Piece], *, covered: Chunks | None = 
     wholes = [piece.covered for piece in pieces] if covered is None else [covered]
     for tell in cohort.listeners.bulk_writes:
         tell(copy, wholes, len(pieces))
+    left = [len(pieces)] * len(copy.to.firsts)
     for position, first in enumerate(copy.to.firsts):
         if copy.operation != "reduce":
             for whole in wholes:
                 _mark(written, first, whole, _NEVER)
         for piece in pieces:
-            cohort.machine.defer(_land, copy, position, piece)
+            cohort.machine.defer(_land, copy, position, piece, left)
 
 
 def _mark(written: NDArray[Any], first: int, chunks: Chunks, mark: Any) -> None:
@@ -70,8 +71,8 @@ def origins_under_way(cohort: Cohort, cluster: int, rank: int, offset: int) -> I
             yield copy.origin
 
 
-def _land(copy: Copy, position: int, piece: Piece) -> None:
-    """Land a piece in one of the copy's destinations."""
+def _land(copy: Copy, position: int, piece: Piece, left: list[int]) -> None:
+    """Land a piece in one of the copy's destinations, for each of which `left` counts the missing pieces."""
     origin, to = copy.origin, copy.to
     assert to is not None
     rank, first = to.ranks[position], to.firsts[position]
@@ -84,6 +85,9 @@ def _land(copy: Copy, position: int, piece: Piece) -> None:
     _mark(written, first, piece.covered, _LANDED)
     for tell in cohort.listeners.bulk_landed:
         tell(copy, position, piece)
+    left[position] -= 1
+    for tell in () if left[position] else cohort.listeners.bulk_over:
+        tell(copy, position)
     barrier = cohort.own(MBarriers).find(*to.barriers[position], origin)
     barrier.complete_tx(piece.n_bytes, origin, copy)
 

@@ -114,12 +114,14 @@ class _Access:
             site.invalid(f"with an offset of {split} columns both halves would store to the same cells")
         self.address = site.address(0 if stores else 1 + (self.reduction is not None))
         slots = site.sources(1 + halves, "u32") if stores else site.destinations(0, "u32")
-        self.registers = np.array(slots, dtype=np.int64)
-        if len(self.registers) != self.n_registers:
+        if len(slots) != self.n_registers:
             site.invalid(
-                f"{site.instruction.name} takes {self.n_registers} registers, and {len(self.registers)} are"
-                " given"
+                f"{site.instruction.name} takes {self.n_registers} registers, and {len(slots)} are given"
             )
+        self.registers: slice | NDArray[np.int64] = slice(slots[0], slots[-1] + 1)
+        """The rows of the registers: a slice, which is faster, if they are neighbours."""
+        if slots != list(range(slots[0], slots[-1] + 1)):
+            self.registers = np.array(slots, dtype=np.int64)
         self._regions: dict[tuple[int, int], list[Region]] = {}
 
     def cells(self, origin: Origin) -> tuple[TensorMemory, _Places, _Places, list[Region], int]:
@@ -205,18 +207,21 @@ def ld(site: Site) -> Step:
         registers = bundle.rows.all("u32")
         for origin in each_warp(site, bundle, mask):
             memory, lane, column, regions, address = access.cells(origin)
-            written = memory.written[lane, column]
-            if not all_true(written) and not written.any(axis=0).all():
-                cell = int(np.argmin(written.any(axis=0)))
-                first = split_address(address)[1] + int(access.fragment.column[0, cell])
-                report(
-                    "never written",
-                    f"register {cell // (1 + access.packed)} would be loaded from column"
-                    f" {first}, which has not been written since it was allocated. Is a"
-                    " tcgen05.mma, st or cp missing, or a wait for its commit's mbarrier, or is"
-                    " the address wrong?",
-                    origin,
-                )
+            if not memory.full.issuperset(regions):
+                written = memory.written[lane, column]
+                if all_true(written):
+                    memory.full.update(regions)
+                elif not written.any(axis=0).all():
+                    cell = int(np.argmin(written.any(axis=0)))
+                    first = split_address(address)[1] + int(access.fragment.column[0, cell])
+                    report(
+                        "never written",
+                        f"register {cell // (1 + access.packed)} would be loaded from column"
+                        f" {first}, which has not been written since it was allocated. Is a"
+                        " tcgen05.mma, st or cp missing, or a wait for its commit's mbarrier, or is"
+                        " the address wrong?",
+                        origin,
+                    )
             values = memory.cells[lane, column]
             if access.packed:
                 values = (values[:, 0::2] & _HALF) | (values[:, 1::2] << np.uint32(16))
@@ -279,7 +284,7 @@ def st(site: Site) -> Step:
         waiting = bundle.own(_Stores)
         for origin in each_warp(site, bundle, mask):
             memory, lane, column, regions, address = access.cells(origin)
-            values: NDArray[Any] = registers[access.registers, origin.cluster].T
+            values: NDArray[Any] = registers[access.registers, origin.cluster].copy().T
             if access.packed:
                 values = np.stack([values & _HALF, values >> np.uint32(16)], axis=-1).reshape(WARP_SIZE, -1)
             moving = [
@@ -320,9 +325,9 @@ def wait(site: Site) -> Step:
                     store.complete()
             else:
                 memory = bundle.cohort.own(TensorMemories)[cluster, bundle.rank]
-                memory.order.waited_for_loads((cluster, bundle.rank, bundle.warp))
-                for tell in bundle.cohort.listeners.tensor_loads_over:
-                    tell(bundle, cluster)
+                loads = memory.order.waited_for_loads((cluster, bundle.rank, bundle.warp))
+                for tell in bundle.cohort.listeners.tensor_loads_over if loads else ():
+                    tell(memory, bundle, cluster, loads)
             tell_warp(origin, "tmem.wait", name=name)
 
     return step
