@@ -62,7 +62,7 @@ from cutecourse.emulator.memory.unwritten import Unwritten
 if TYPE_CHECKING:
     from cutecourse.emulator.core.site import Site
     from cutecourse.emulator.instructions.bulk.groups import BulkGroups
-    from cutecourse.emulator.instructions.bulk.pieces import Chunks, Piece
+    from cutecourse.emulator.instructions.bulk.pieces import Chunks
     from cutecourse.emulator.instructions.bulk.request import Copy
     from cutecourse.emulator.memory.access import Access
 

@@ -64,8 +64,7 @@ class _Tags:
         if len(latest) == COLUMNS:
             self.cells()
         latest[region] = tag
-        if tag > self.highest:
-            self.highest = tag
+        self.highest = max(self.highest, tag)
 
     def cells(self) -> NDArray[np.uint32]:
         """The tags of all cells."""
