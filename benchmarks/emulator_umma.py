@@ -21,9 +21,10 @@ before the first launch. A long launch may take copies of the process to help: `
 `cpu` has their time as well, and `copy_mb` is the size of the largest copy, which has most of its memory in
 common with the process.
 
-`turns` is for a busy machine, and for differences of a few percent. Two processes stay, one for each library,
-and run the kernel's twin in turns, launch by launch. What counts is the processor's time of each, without the
-system's: the least of all, and the median of the quotients of two launches that follow one another.
+`turns` is for a busy machine, and for differences of a few percent. Two processes, one for each library, run
+the kernel's twin in turns, launch by launch. What counts is the processor's time of each: the least of all,
+and the median of the quotients of two launches that follow one another. Each process has its own layout of
+memory, which changes the quotient by up to 5 %, so the median of several pairs of processes is taken.
 
 `profile` names, for one launch of the second case, the functions in which the processor spends most time by
 itself, each with its share, as Python's profiler sees it: that is what remains to be made faster.
@@ -40,6 +41,7 @@ import resource
 import statistics
 import subprocess
 import sys
+import time
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -186,9 +188,9 @@ def serve(name: str) -> None:
     }
     runtime.run(spec, device="emulator", **arrays)
     for _ in sys.stdin:
-        start = resource.getrusage(resource.RUSAGE_SELF).ru_utime
+        start = time.process_time()
         runtime.run(spec, device="emulator", **arrays)
-        print(resource.getrusage(resource.RUSAGE_SELF).ru_utime - start, flush=True)
+        print(time.process_time() - start, flush=True)
 
 
 # --- one process after the other ----------------------------------------------------------------------------
@@ -235,8 +237,28 @@ def measure(cases: list[int], rounds: int, before: Path | None) -> list[dict[str
     return rows
 
 
-def in_turns(name: str, count: int, before: Path) -> dict[str, Any]:
-    """The times of a kernel's launches by this library and another one, in turns. Errors: RuntimeError."""
+def in_turns(name: str, count: int, before: Path, pairs: int = 8) -> dict[str, Any]:
+    """The times of a kernel's launches by this library and another one, in turns. Errors: RuntimeError.
+
+    count  launches of each library in each of `pairs` pairs of processes
+    """
+    least, quotients = [], []
+    for _ in range(pairs):
+        times = _pair_in_turns(name, count, before)
+        least.append([min(of_library) for of_library in times])
+        quotients.append(statistics.median(after / earlier for earlier, after in zip(*times, strict=True)))
+    before_s, after_s = (min(of_library) for of_library in zip(*least, strict=True))
+    return {
+        "before_s": before_s,
+        "after_s": after_s,
+        "after_by_before": round(statistics.median(quotients), 3),
+        "of_each_pair": sorted(round(quotient, 3) for quotient in quotients),
+        "launches": count,
+    }
+
+
+def _pair_in_turns(name: str, count: int, before: Path) -> list[list[float]]:
+    """The seconds of each launch in two processes: of the other library, and of this one."""
     times: list[list[float]] = [[], []]
     command = [sys.executable, "-m", "benchmarks.emulator_umma", "--serve", name]
     with ExitStack() as running:
@@ -261,13 +283,7 @@ def in_turns(name: str, count: int, before: Path) -> dict[str, Any]:
                 asked, said = workers[number]
                 print(file=asked, flush=True)
                 times[number].append(float(said.readline()))
-    quotients = [after / earlier for earlier, after in zip(*times, strict=True)]
-    return {
-        "before_s": min(times[0]),
-        "after_s": min(times[1]),
-        "after_by_before": round(statistics.median(quotients), 3),
-        "launches": count,
-    }
+    return times
 
 
 def line(row: dict[str, Any]) -> str:
@@ -302,7 +318,8 @@ def main(given: list[str] | None = None) -> int:
     every = range(len(CASES))
     parser.add_argument("--cases", type=int, nargs="+", choices=every, default=list(every), help="by number")
     parser.add_argument("--turns", metavar="NAME", help="a kernel with a twin, to be launched in turns")
-    parser.add_argument("--launches", type=int, default=100, help="for --turns (default: %(default)s)")
+    parser.add_argument("--launches", type=int, default=14, help="for --turns (default: %(default)s)")
+    parser.add_argument("--pairs", type=int, default=8, help="of processes, for --turns (default: 8)")
     parser.add_argument("--case", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--serve", help=argparse.SUPPRESS)
     options = parser.parse_args(given)
@@ -318,7 +335,7 @@ def main(given: list[str] | None = None) -> int:
     if options.turns is not None:
         if options.before is None:
             parser.error("--turns compares with another library: say with --before where it is")
-        found = in_turns(options.turns, options.launches, options.before)
+        found = in_turns(options.turns, options.launches, options.before, options.pairs)
         print(options.turns, found)
         turns = kept.get("turns", {}) | {options.turns: {"recorded": facts, **found}}
         write_result(kept | {"turns": turns}, options.output or path)

@@ -238,7 +238,7 @@ def test_emulator_umma__launches_two_libraries_in_turns(monkeypatch, tmp_path):
     monkeypatch.setattr(results_file, "RESULTS", tmp_path)
     monkeypatch.setattr(emulator_umma, "commit_of", lambda checkout: "0123456789ab")
     (tmp_path / "emulator_umma.json").write_text('{"rows": [{"case": "kept"}]}')
-    command = ["--turns", "copy_threads", "--before", str(ROOT), "--launches", "3"]
+    command = ["--turns", "copy_threads", "--before", str(ROOT), "--launches", "3", "--pairs", "1"]
     assert emulator_umma.main(command) == 0
     found = json.loads((tmp_path / "emulator_umma.json").read_text())
     assert found["rows"] == [{"case": "kept"}]

@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 from cutecourse.emulator.checks.clocks import Clocks, Row
 from cutecourse.emulator.checks.race_lanes import LaneUses, WarpPart
 from cutecourse.emulator.core.bundle import Bundle
-from cutecourse.emulator.core.kinds import WARP_SIZE
+from cutecourse.emulator.core.kinds import WARP_SIZE, any_true
 from cutecourse.emulator.core.origin import Origin
 
 __all__ = ["Parts"]
@@ -110,7 +110,7 @@ class Parts:
     ) -> None:
         """Let lanes of a warp know the actions of a component up to an entry."""
         row = self._clocks.row(bundle, cluster)
-        if self.clusters[bundle.number] or (bundle.live[cluster] & ~lanes).any():
+        if self.clusters[bundle.number] or any_true(bundle.live[cluster] & ~lanes):
             if row.item(component) < entry or self.clusters[bundle.number]:
                 told = self._clocks.nothing()
                 told[component] = entry

@@ -176,7 +176,10 @@ class Bundle(Owner):
 
     def clusters(self, mask: Mask) -> list[int]:
         """The warps with an active lane, each by its cluster's position in the cohort."""
-        return list(range(self.n)) if mask is None else np.flatnonzero(mask.any(axis=1)).tolist()
+        if mask is None:
+            return list(range(self.n))
+        key = mask.tobytes()
+        return [at for at in range(self.n) if b"\x01" in key[at * WARP_SIZE : (at + 1) * WARP_SIZE]]
 
     def where(self, lane: int) -> tuple[tuple[int, int, int], int, int]:
         """Block coordinates, warp and lane of a flattened lane."""

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cutecourse.emulator.core.bundle import Bundle
-from cutecourse.emulator.core.kinds import WARP_SIZE, Mask
+from cutecourse.emulator.core.kinds import WARP_SIZE, Mask, any_true
 from cutecourse.emulator.core.program import Step
 from cutecourse.emulator.core.site import Site
 from cutecourse.emulator.errors import EmulatorError
@@ -42,8 +42,9 @@ class Origin:
 
 def first_lane(site: Site, bundle: Bundle, lanes: NDArray[np.bool_]) -> Origin | None:
     """The origin at the first of some lanes, shape (n, 32), for an error; None if there are none."""
-    found = np.flatnonzero(lanes)
-    return Origin(site, bundle, int(found[0])) if len(found) else None
+    if not any_true(lanes):
+        return None
+    return Origin(site, bundle, int(np.flatnonzero(lanes)[0]))
 
 
 def each_lane(site: Site, do: Callable[[Origin], object]) -> Step:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cutecourse.emulator.core.bundle import Bundle
-from cutecourse.emulator.core.kinds import WARP_SIZE, Mask
+from cutecourse.emulator.core.kinds import WARP_SIZE, Mask, all_true
 from cutecourse.emulator.core.origin import Origin
 from cutecourse.emulator.core.site import Site
 from cutecourse.emulator.errors import DivergedWarp
@@ -25,7 +25,7 @@ __all__ = [
 
 def require_whole_warps(site: Site, bundle: Bundle, mask: Mask) -> None:
     """Refuse an `.aligned` instruction that only some of a warp's 32 lanes have reached."""
-    if mask is None:
+    if mask is None or all_true(mask):
         return
     broken = mask.any(axis=1) & ~mask.all(axis=1)
     if broken.any():

@@ -199,7 +199,7 @@ class Access:
                 tell(bundle, mask)
         lanes, asked = None, address
         if mask is not None:
-            lanes = np.flatnonzero(mask)
+            lanes = mask.ravel().nonzero()[0]
             asked = address.reshape(-1)[lanes]
         if self.space in {"shared", "shared::cluster"}:
             found = [self._shared(bundle, asked, lanes, values)]

@@ -10,13 +10,14 @@ The elements lie in these registers, with g = lane / 4, t = lane % 4 and the war
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cutecourse.emulator.core.bundle import Bundle
-from cutecourse.emulator.core.kinds import CHUNK, WARP_SIZE
+from cutecourse.emulator.core.kinds import CHUNK, WARP_SIZE, any_true
 from cutecourse.emulator.core.origin import Origin
 from cutecourse.emulator.core.site import Site
 from cutecourse.emulator.errors import InvalidOperand
@@ -64,6 +65,11 @@ class Form:
     writes: NDArray[np.int64]
     """The watched registers of D (emulator.instructions.wgmma.registers)."""
     reads: NDArray[np.int64]
+
+    @cached_property
+    def used(self) -> NDArray[np.int64]:
+        """The watched registers of all operands."""
+        return np.concatenate([self.writes, self.reads])
 
     @property
     def item(self) -> int:
@@ -121,7 +127,7 @@ class Multiplication(InFlight):
             written = False
             for each in group.bundles:
                 changed = each.own(Flight).changed
-                written |= bool(changed[self.writes, group.cluster].any())
+                written |= any_true(changed[self.writes, group.cluster])
                 changed[self.writes, group.cluster] = False
             accumulator = (group.cluster, group.rank, number, *self.writes.tolist())
             tell(self.origin, self.a, self.b, accumulator, adds=self.accumulate, written=written, alone=None)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from cutecourse.emulator.core.bundle import WAIT, Bundle, Split
 from cutecourse.emulator.core.facts import DescriptorOperand, Facts, Pipe
-from cutecourse.emulator.core.kinds import Mask
+from cutecourse.emulator.core.kinds import Mask, any_true
 from cutecourse.emulator.core.origin import Origin
 from cutecourse.emulator.core.program import Step
 from cutecourse.emulator.core.registry import instruction
@@ -105,7 +105,7 @@ def mma_async(site: Site) -> Step:
 def _same(origin: Origin, row: NDArray[Any], what: str) -> int:
     """The value that all lanes of a warp must have. Errors: NonUniformOperand."""
     first = row[0]
-    if (row != first).any():
+    if any_true(row != first):
         lane = int(np.argmax(row != first))
         raise origin.error(
             NonUniformOperand,
@@ -130,15 +130,14 @@ def _check_registers(flight: Flight, origin: Origin, form: Form) -> None:
                 operation.site.line,
             )
             operation.settle()
-    used = np.concatenate([form.writes, form.reads])
-    if flight.touched[used, cluster].any():
+    if any_true(flight.touched[form.used, cluster]):
         report(
             "no wgmma fence",
             "wgmma.mma_async uses registers that other instructions have used, with no wgmma.fence since",
             origin,
         )
         # Report each case once.
-        flight.touched[used, cluster] = False
+        flight.touched[form.used, cluster] = False
 
 
 def _form(site: Site) -> Form:
