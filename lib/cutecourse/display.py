@@ -8,6 +8,7 @@ import html
 import importlib.resources
 import inspect
 import linecache
+import re
 import textwrap
 from collections.abc import Callable, Iterator, Mapping
 from importlib.resources.abc import Traversable
@@ -24,6 +25,7 @@ __all__ = [
     "difference",
     "excerpt",
     "launch_source",
+    "quoted_lines",
     "side_by_side",
     "source",
     "source_file",
@@ -205,6 +207,24 @@ def excerpt(text: object, first: str, last: str | None = None) -> str:
     if not ends:
         raise NoSuchLine(f"no line holds {last!r} at or after the one that holds {first!r}")
     return textwrap.dedent("\n".join(lines[starts[0] : ends[0] + 1]))
+
+
+def quoted_lines(report: str, text: object) -> str:
+    r"""The instructions of a PTX text at the lines that a report names, each on a line of its own.
+
+    Predicates, and modifiers after the second one, are left out, and so are most registers of a long vector.
+
+    >>> ptx = "mov.u32 %a, 0;\n@%p ld.global.v4.relaxed.b32 {%a, %b, %c, %d, %e}, [%x];"
+    >>> quoted_lines("a load (line 2)", ptx)
+    'line 2: ld.global.v4 {%a, ..., %e}, [%x]\n'
+    """
+    lines, quoted = str(text).splitlines(), []
+    for number in sorted({int(found) for found in re.findall(r"line (\d+)", report)}):
+        instruction = " ".join(" ".join(lines[number - 1 :]).partition(";")[0].split())
+        opcode, _, operands = re.sub(r"^@!?%\w+ ", "", instruction).partition(" ")
+        operands = re.sub(r"\{(%\w+), (?:%\w+, ){3,}(%\w+)\}", r"{\1, ..., \2}", operands)
+        quoted.append(f"line {number}: {'.'.join(opcode.split('.')[:3])} {operands}\n")
+    return "".join(quoted)
 
 
 class SourceDifference(Source):
