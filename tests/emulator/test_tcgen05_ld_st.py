@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from cutecourse.emulator import launch
 from cutecourse.emulator.errors import (
     InvalidOperand,
     NonUniformOperand,
@@ -368,3 +369,14 @@ def test_ptxas__assembles_every_form(tmp_path, find_program):
         check=False,
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_ld_red__is_over_when_its_result_has_been_used():
+    """Here nothing reads the vector, and nothing waits."""
+    text = (Path(__file__).parent / "cases" / "tcgen05" / "ld_red.ptx").read_text("utf-8")
+    left_out = ("tcgen05.wait::ld", "st.global.b32 [%d")
+    lines = [line for line in text.splitlines() if not any(one in line for one in left_out)]
+    shapes = ((128, 16, np.float32), (128, 16, np.uint32), (128, 5, np.float32), (128, 3, np.uint32))
+    args = [np.ones((rows, columns), kind) for rows, columns, kind in shapes]
+    found = launch("\n".join(lines), grid=1, block=128, args=args)
+    assert any("tcgen05.wait::ld" in str(note) for note in found.notes)

@@ -76,11 +76,11 @@ def persistent(epilogue="{load}{wait}{before}{arrive}", waits_for_empty=True, wa
     return body + "END:\n"
 
 
-def outcome(body, seed, text=None, hazards=None):
+def outcome(body, seed, text=None, hazards=None, block=256):
     out, given = np.zeros((256, 8), np.uint32), np.zeros(16, np.uint8)
     text = tcgen05.kernel(body, smem=8448) if text is None else text
     args = [out, given, out.nbytes, 16]
-    return launch(text, grid=1, block=256, args=args, seed=seed, hazards=hazards).notes
+    return launch(text, grid=1, block=block, args=args, seed=seed, hazards=hazards).notes
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -189,3 +189,88 @@ def test_pair__columns_freed_while_the_peer_reads_are_reported_under_every_seed(
     for seed in range(6):
         with pytest.raises(TensorMemoryFreed, match="both CTAs of the pair"):
             run(broken, a=a, b=b, c=c, device="emulator", seed=seed)
+
+
+REGISTERS = ", ".join(f"%r{number}" for number in range(1, 9))
+LOADS_AGAIN = f"""
+    tcgen05.st.sync.aligned.32x32b.x32.b32 [%d], {{{", ".join(["%r0"] * 32)}}};
+    {WAIT_ST}
+    {BEFORE}
+    bar.sync 0;
+    {AFTER}
+    setp.eq.u32 %q, %warp, 1;
+    @%q bra WARP1;
+    setp.ne.u32 %q, %warp, 0;
+    @%q bra END;
+    tcgen05.ld.sync.aligned.32x32b.x8.b32 {{{REGISTERS}}}, [%d];
+    add.u32 %r9, %r1, %r2;
+    {BEFORE}
+    @%first mbarrier.arrive.shared::cta.b64 _, [bar];
+    mov.b32 %x, 0;
+LOOP:
+    add.u32 %x, %x, 8;
+    and.b32 %y, %x, 31;
+    add.u32 %y, %d, %y;
+    tcgen05.ld.sync.aligned.32x32b.x8.b32 {{{REGISTERS}}}, [%y];
+    setp.lt.u32 %q, %x, 32;
+    @%q bra LOOP;
+    {WAIT_LD}
+    bra END;
+WARP1:
+    and.b32 %x, %me, 31;
+    setp.eq.u32 %first, %x, 0;
+    @!%first bra END;
+    {waited("[bar]", 0, "TOLD")}
+    mov.b32 %y, 0;
+LATER:
+    add.u32 %y, %y, 1;
+    setp.lt.u32 %q, %y, 200;
+    @%q bra LATER;
+    {tcgen05.multiply()}
+    {tcgen05.COMMIT.replace("[bar]", "[bar+8]")}
+    {waited("[bar+8]", 0, "MULTIPLIED")}
+END:
+    bar.warp.sync 0xffffffff;
+"""
+"""Warp 0 uses what it has loaded and tells warp 1, then loads the same columns in a loop. Warp 1 overwrites
+them, mostly after that.
+"""
+
+
+def test_loads__of_a_loop_count_although_an_earlier_instruction_has_loaded_the_columns():
+    for seed in SEEDS:
+        with pytest.raises(BOTH):
+            outcome(tcgen05.SETUP + LOADS_AGAIN, seed, block=128)
+
+
+def test_columns__that_were_freed_and_allocated_again_know_no_store_of_before():
+    """The store lies in two allocations, of which one is freed."""
+    body = (
+        tcgen05.SETUP
+        + f"""
+    @%p bra SECOND;
+    tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [slot], 32;
+SECOND:
+    bar.sync 0;
+    ld.shared.b32 %z, [slot];
+    setp.ne.u32 %q, %warp, 1;
+    @%q bra STORED;
+    tcgen05.st.sync.aligned.32x32b.x64.b32 [%d], {{{", ".join(["%r0"] * 64)}}};
+    {WAIT_ST}
+STORED:
+    bar.sync 0;
+    @%p bra AGAIN;
+    tcgen05.dealloc.cta_group::1.sync.aligned.b32 %z, 32;
+    tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [slot], 32;
+AGAIN:
+    bar.sync 0;
+    {tcgen05.multiply(column=32)}
+    {tcgen05.done()}
+    bar.sync 0;
+    @%p bra GONE;
+    tcgen05.dealloc.cta_group::1.sync.aligned.b32 %z, 32;
+GONE:
+    bar.sync 0;
+"""
+    )
+    assert not outcome(body, 0, text=tcgen05.kernel(body, smem=8448, columns=32))

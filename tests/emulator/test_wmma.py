@@ -149,18 +149,40 @@ def run(**how):
 @pytest.mark.parametrize(
     ("change", "kind", "words"),
     [
-        (("[%p0]", "[%p0+8]"), AlignmentError, "the address is .* not a multiple of 16"),
-        (("[%p0]", "[%p0], 20"), AlignmentError, "the stride is 40 bytes"),
+        (("[%p0]", "[%p0+8]"), AlignmentError, "the address 0x.* is not a multiple of 16"),
+        (("[%p0]", "[%p0], 20"), AlignmentError, "the stride of 40 bytes is not a multiple of 16"),
         (("ld.param.u64 %p1, [b];", APART), NonUniformOperand, "the address must be the same in all lanes"),
         (("load.a.sync.aligned.row.m16n16k16", "load.a.sync.aligned.row.m16n16k8"), UnsupportedInstruction,
          "A of .m16n16k8 has the types tf32"),
         ((".f32.f32 ", ".f32.bf16.bf16.f16 "), UnsupportedInstruction, "no form with A of bf16"),
+        ((".f32.f32 ", ".f32.f16.f16.f32 "), UnsupportedInstruction, "no form with A of f16"),
         (("{%ar0, %ar1, ", "{%ar0, "), InvalidOperand, "takes 8 registers for A, and 7 are given"),
     ],
 )  # fmt: skip
 def test_wmma__refuses(change, kind, words):
     with pytest.raises(kind, match=words):
         run(change=change)
+
+
+@pytest.mark.parametrize(
+    ("shape", "a", "stride"), [("m8n8k32", "s4", 36), ("m8n8k32", "s4", 33), ("m8n8k128", "b1", 144)]
+)
+def test_wmma__refuses_a_stride_within_a_word(shape, a, stride):
+    m, n, k = SHAPES[shape]
+    made = text(shape, a, "s32", "s32", layouts=("row", "col", "row"), strides=(f", {stride}", "", ""))
+    args = [
+        np.zeros((m, 64), np.uint8),
+        np.zeros((n, k), np.uint8),
+        *(np.zeros((m, n), np.int32) for _ in "cd"),
+    ]
+    with pytest.raises(AlignmentError, match="the stride of"):
+        launch(made, grid=1, block=32, args=args)
+
+
+def test_wmma__refuses_elements_of_four_bits_in_another_layout():
+    made = text("m8n8k32", "s4", "s32", "s32").replace("mma.sync.aligned.row.col", "mma.sync.aligned.col.row")
+    with pytest.raises(UnsupportedInstruction, match="less than 8 bits"):
+        launch(made, grid=1, block=32, args=[np.zeros(512, np.uint8)] * 4)
 
 
 def test_wmma__needs_all_lanes_of_a_warp():

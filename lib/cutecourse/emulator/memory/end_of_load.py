@@ -33,7 +33,8 @@ def end_of_load(site: Site) -> str:
     flat, stated = site.program.flat[site.function], site.program.facts[site.function]
     position = next(i for i, one in enumerate(flat.instructions) if one is site.instruction)
     end = "nothing"
-    wanted = set(registers(site.operands[0], site.scope))
+    results = [one for one in site.operands if not isinstance(one, Address)]  # .red has two
+    wanted = {register for one in results for register in registers(one, site.scope)}
     seen: set[int] = set()
     passed: list[object] = []
     position += 1

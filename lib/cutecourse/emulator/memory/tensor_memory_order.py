@@ -105,7 +105,7 @@ class _Times:
         stop = start + columns
         for region in [one for one in self._latest if start <= one.first and one.stop <= stop]:
             del self._latest[region]
-        if self._old:
+        if self._old or any(start < one.stop and one.first < stop for one in self._latest):
             self.cells()[:, start:stop] = 0
 
 
@@ -135,8 +135,9 @@ class Order:
         """Note that a warp loads regions; it has not waited yet."""
         held = self.loads.setdefault(who(origin), [])
         if len(held) >= 2 * len(regions) and held[-1][0].site is origin.site:
-            # A loop that never waits: keep the regions that are new.
-            regions = [r for r in regions if not any(r.same(loaded) for _, loaded in held)]
+            # A loop that never waits: keep the regions that are new for this instruction.
+            own = [loaded for by, loaded in held if by.site is origin.site]
+            regions = [r for r in regions if not any(r.same(loaded) for loaded in own)]
         held.extend((origin, region) for region in regions)
 
     def waited_for_loads(self, warp: Who) -> list[tuple[Origin, Region]]:

@@ -107,7 +107,8 @@ def rsqrt(site: Site) -> Step:
     Shapes:     one number in each lane.
     Errors:     InvalidOperand where widths do not agree.
     Simplified: f32 is rounded to nearest; the hardware's largest relative error is 2^-22.9. f64 without .ftz
-                is rounded to nearest too; the ISA states no error for it. rsqrt.approx.ftz.f64 keeps only
+                rounds the root and then the quotient, so its last bit may differ from the nearest number; the
+                ISA states no error for it. rsqrt.approx.ftz.f64 keeps only
                 the top 20 bits of its fraction.
     Source:     PTX ISA 9.0, Floating Point Instructions: rsqrt (#floating-point-instructions-rsqrt).
     """

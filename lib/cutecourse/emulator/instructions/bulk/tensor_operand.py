@@ -229,7 +229,7 @@ def _check_changed(origin: Origin, bound: BoundTensorMap, address: int) -> None:
 
 
 def take_dims(site: Site, *, rows: str = "") -> tuple[int, bool]:
-    """Take the dimension and the mode of a tensor instruction; `rows` is the mode for four rows that it has.
+    """Take the dimension and the mode of a tensor instruction; `rows` names the mode for four rows.
 
     The second result is True in that mode.
     """

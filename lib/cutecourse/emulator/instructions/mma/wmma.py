@@ -161,13 +161,16 @@ class _Memory:
         stride = np.full_like(base, self.extent)
         if self.stride is not None:
             stride = bundle.rows["u32"][self.stride].astype(base.dtype)
-        row_bytes = stride // base.dtype.type(self.elements_of_word) * base.dtype.type(self.bytes)
-        for what, values in (("address", base), ("stride", row_bytes)):
+        row_bits = stride * base.dtype.type(self.held.element.bits)
+        row_bytes = row_bits // base.dtype.type(8)
+        for what, values, unit in (("address", base, 1), ("stride", row_bits, 8)):
             lanes = bundle.lanes(mask)
             found = np.broadcast_to(values, (bundle.n, WARP_SIZE)).reshape(-1)[lanes]
-            odd = np.flatnonzero(found % self.alignment)
+            odd = np.flatnonzero(found % (unit * self.alignment))
             if odd.size:
-                problem = f"the {what} is {found[odd[0]]} bytes, which is not a multiple of {self.alignment}"
+                number = int(found[odd[0]])
+                shown = f"0x{number:x}" if unit == 1 else f"of {number / unit:g} bytes"
+                problem = f"the {what} {shown} is not a multiple of {self.alignment} bytes"
                 raise self.site.error(AlignmentError, problem, bundle, int(lanes[odd[0]]))
             apart = np.flatnonzero(found != np.repeat(found[::WARP_SIZE], WARP_SIZE))
             if apart.size:
@@ -196,7 +199,8 @@ def load(site: Site) -> Step:
     Units:      the address in bytes, the stride in elements.
     Errors:     AddressError, AlignmentError, UninitializedRead, NonUniformOperand, DivergedWarp.
     Simplified: which lane holds which element is left open by the ISA. It asks for an address and rows at
-                multiples of the fragment's bytes in a lane; here 16 bytes are enough, as in CUDA C++.
+                multiples of the fragment's bytes in a lane, such as 32, and CUDA C++ for an address at a
+                multiple of 32; here multiples of 16 are enough for both.
     Source:     PTX ISA 9.0, wmma.load (#warp-level-matrix-instructions-wmma-ld).
     """
     memory = _Memory(site, site.expect("a", "b", "c"), stores=False)
@@ -245,20 +249,30 @@ def multiply(site: Site) -> Step:
     Shapes:     A is m x k, B is k x n, C and D are m x n, as wmma.load leaves them.
     Errors:     UnsupportedInstruction for a shape and types that cannot be combined, InvalidOperand for a
                 wrong number of registers, DivergedWarp.
-    Simplified: sums of floats are those of mma.sync.
+    Simplified: sums of floats are those of mma.sync, and those of f64 are rounded to nearest only (.rn).
     Source:     PTX ISA 9.0, wmma.mma (#warp-level-matrix-instructions-wmma-mma).
     """
     site.expect("sync")
     site.expect("aligned")
-    if not (site.one_of("row", "col") and site.one_of("row", "col")):
+    layouts = site.one_of("row", "col"), site.one_of("row", "col")
+    if None in layouts:
         site.unsupported("it needs the layouts of A and B")
     shape = site.expect(*_SHAPES)
     given = sum(modifier in _TYPES for modifier in site.modifiers)
     names = [site.type(*_TYPES) for _ in range(given)]
     d, a, b, c = names if given == len("dabc") else (names[0], "f16", "f16", names[-1])
     sums = _SUMS.get(a, ("s32",))
-    if a not in _FACTORS[_SHAPES[shape][2]] or b != a or d not in sums or c not in sums:
+    one_by_one = given == len("dabc")
+    if (
+        a not in _FACTORS[_SHAPES[shape][2]]
+        or b != a
+        or d not in sums
+        or c not in sums
+        or one_by_one == (a == "f16")
+    ):
         site.unsupported(f".{shape} has no form with A of {a}, B of {b}, C of {c} and D of {d}")
+    if dtype(a).bits < _BLOCK and layouts != ("row", "col"):
+        site.unsupported("A of elements of less than 8 bits is .row, and B is .col")
     total = "f32" if "f32" in (c, d) else d
     form = MmaForm(*_SHAPES[shape], total, a, b, total)
     operation = operation_of(site, form, None)

@@ -94,6 +94,8 @@ class _Access:
         count = int(site.expect(*_COUNTS)[1:])
         self.packed = site.has("unpack::16b" if stores else "pack::16b")
         self.reduction = _LoadReduction.take(site, self.shape, count) if site.has("red") else None
+        if self.reduction is not None and self.packed:
+            site.unsupported(".red does not go with .pack::16b")
         if self.reduction is None:
             site.type("b32")
         self.n_registers = SHAPES[self.shape] * count
