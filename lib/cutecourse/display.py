@@ -212,7 +212,7 @@ def excerpt(text: object, first: str, last: str | None = None) -> str:
 def quoted_lines(report: str, text: object) -> str:
     r"""The instructions of a PTX text at the lines that a report names, each on a line of its own.
 
-    Predicates, and modifiers after the second one, are left out, and so are most registers of a long vector.
+    It leaves out predicates, modifiers after the second one, and most registers of a long vector.
 
     >>> ptx = "mov.u32 %a, 0;\n@%p ld.global.v4.relaxed.b32 {%a, %b, %c, %d, %e}, [%x];"
     >>> quoted_lines("a load (line 2)", ptx)

@@ -1,4 +1,4 @@
-"""wmma: every shape, type and layout against NumPy, what is refused, and what the race check sees."""
+"""wmma: every shape, type and layout against NumPy, what is refused, and memory that nobody wrote."""
 
 import numpy as np
 import pytest
@@ -100,6 +100,8 @@ def laid_out(matrix, layout, pad=0):
     return np.concatenate([by, np.full((by.shape[0], pad), 1)], axis=1) if pad else np.ascontiguousarray(by)
 
 
+PAD = 16
+"""Elements behind each row of C and of D, which a store must leave alone."""
 FORMS = [
     (shape, a, c, d)
     for shape in ("m16n16k16", "m8n32k16", "m32n8k16")
@@ -125,14 +127,15 @@ def test_wmma__agrees_with_numpy(shape, a, c, d, layouts):
         f", {laid_out(x, layout).shape[1] + pad}" for x, layout in zip((left, right), layouts, strict=False)
     ]
     args = [codes(laid_out(x, layout, pad), a) for x, layout in zip((left, right), layouts, strict=False)]
-    args.append(codes(laid_out(added, layouts[2]), c))
-    out = codes(laid_out(added * 0 + 99, layouts[2]), d)
-    launch(text(shape, a, c, d, layouts=layouts, strides=(*strides, "")), grid=1, block=32, args=[*args, out])
+    args.append(codes(laid_out(added, layouts[2], PAD), c))
+    out = codes(laid_out(added * 0 + 99, layouts[2], PAD), d)
+    strides.append(f", {out.shape[1]}")
+    launch(text(shape, a, c, d, layouts=layouts, strides=strides), grid=1, block=32, args=[*args, out])
     product = left @ right
     if a == "b1":
         product = (left[:, :, None] ^ right[None]).sum(1)
     found = np.asarray(decode(out, d)).reshape(out.shape) if d in WORDS else out
-    np.testing.assert_array_equal(found, laid_out(product + added, layouts[2]))
+    np.testing.assert_array_equal(found, laid_out(product + added, layouts[2], PAD))
 
 
 THREAD = ".reg .b32 %t; mov.u32 %t, %tid.x;"

@@ -118,7 +118,6 @@ class Teller(Observer):
         self.unit = plan.unit
         self.fenced = plan.fenced
         self.ended: set[Thread] = set()
-        self.pieces: dict[Any, list[int]] = {}
 
     def tell(self, *events: Event) -> None:
         self.events.extend(events)
@@ -227,7 +226,6 @@ class Teller(Observer):
         self.tell(Commit(self.thread(origin), "tcgen05", origin, origin.lane % WARP_SIZE))
 
     def bulk_writes(self, copy: Any, parts: Any, pieces: int) -> None:
-        self.pieces[copy] = [pieces] * len(copy.to.firsts)
         adds = copy.operation == "reduce"
         for position, first in enumerate(copy.to.firsts):
             for part in parts:
@@ -236,10 +234,9 @@ class Teller(Observer):
                 cells = self.chunks(every.reshape(-1) + first)
                 self.issue((copy, position), copy.origin, "bulk", cells, reads=adds, writes=True, scope=scope)
 
-    def bulk_landed(self, copy: Any, position: int, piece: Any) -> None:
-        self.pieces[copy][position] -= 1
+    def bulk_over(self, copy: Any, position: int) -> None:
         barrier = self.cohort.own(MBarriers).live.get(copy.to.barriers[position])
-        if not self.pieces[copy][position] and barrier is not None:
+        if barrier is not None:
             self.tell(Arrive((copy, position), barrier))
 
     def bulk_reads(self, copy: Any, chunks: Any) -> None:

@@ -108,8 +108,7 @@ def rsqrt(site: Site) -> Step:
     Errors:     InvalidOperand where widths do not agree.
     Simplified: f32 is rounded to nearest; the hardware's largest relative error is 2^-22.9. f64 without .ftz
                 rounds the root and then the quotient, so its last bit may differ from the nearest number; the
-                ISA states no error for it. rsqrt.approx.ftz.f64 keeps only
-                the top 20 bits of its fraction.
+                ISA states no error for it. rsqrt.approx.ftz.f64 keeps only the top 20 bits of its fraction.
     Source:     PTX ISA 9.0, Floating Point Instructions: rsqrt (#floating-point-instructions-rsqrt).
     """
     site.expect("approx")

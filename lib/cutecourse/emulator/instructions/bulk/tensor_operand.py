@@ -26,9 +26,7 @@ __all__ = ["TensorOperand", "find_map", "take_dims"]
 
 _DIMS = ("1d", "2d", "3d", "4d", "5d")
 _IM2COL = "describe the images as a tensor of more dimensions, and copy each tap of the filter with .tile"
-_INSTEAD = {
-    **dict.fromkeys(("im2col", "im2col::w", "im2col::w::128", "im2col_no_offs"), _IM2COL),
-}
+_INSTEAD = dict.fromkeys(("im2col", "im2col::w", "im2col::w::128", "im2col_no_offs"), _IM2COL)
 """The modes that are refused, and the way round each of them."""
 _TABLE = 2
 _ROWS = 4

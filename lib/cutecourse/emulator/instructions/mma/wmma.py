@@ -85,7 +85,6 @@ class _Held:
 
     element: DType
     fragment: Fragment
-    repeats: int
     rows_of: str
     slots: list[int]
 
@@ -93,19 +92,19 @@ class _Held:
     def take(cls, site: Site, index: int, operand: str, shape: str, element: str, *, result: bool) -> _Held:
         """The operand at an index of an instruction."""
         kind = dtype(element)
-        fragment, repeats = _fragment(operand, shape, kind.bits), _repeats(operand, shape, element)
+        fragment = _fragment(operand, shape, kind.bits)
         rows_of = "u64" if kind.bits == 64 else "u32"
         slots = site.destinations(index, rows_of) if result else site.sources(index, rows_of)
-        wanted = fragment.n_registers * repeats
+        wanted = fragment.n_registers * _repeats(operand, shape, element)
         if len(slots) != wanted:
             site.invalid(
                 f"{site.instruction.name} takes {wanted} registers for {operand.upper()}, and {len(slots)}"
                 " are given"
             )
-        return cls(kind, fragment, repeats, rows_of, slots)
+        return cls(kind, fragment, rows_of, slots)
 
     def registers(self, bundle: Bundle, warps: Any) -> NDArray[Any]:
-        """What the registers hold, each element once: (warps, 32, registers)."""
+        """The values of the registers, with each element once: (warps, 32, registers)."""
         rows = bundle.rows[self.rows_of]
         return np.stack([rows[slot][warps] for slot in self.slots[: self.fragment.n_registers]], axis=-1)
 
