@@ -20,7 +20,7 @@ def kernel(body):
 .const .align 8 .b8 fixed[64];
 .visible .entry k(.param .u64 out)
 {{
-    .reg .pred %p;
+    .reg .pred %p, %all;
     .reg .b32 %r<8>, %t;
     .reg .b64 %d<4>, %to, %past, %fixed;
     ld.param.u64 %to, [out];
@@ -30,6 +30,7 @@ def kernel(body):
     add.u64 %past, %to, {1 << 14};
     cvta.const.u64 %fixed, fixed;
     setp.lt.u32 %p, %t, 7;
+    setp.lt.u32 %all, %t, 32;
     {"".join(f"add.u32 %r{i}, %t, {1000 * (i + 1)};" for i in range(8))}
     {"".join(f"cvt.u64.u32 %d{i}, %r{i}; mul.lo.u64 %d{i}, %d{i}, 0x100010001;" for i in range(4))}
     st.global.b32 [%to], %r0;
@@ -60,6 +61,9 @@ def random_body(rng):
         lambda: f"st.global.b64 [%to+{8 * rng.integers(WORDS // 2)}], {d()};",
         lambda: f"st.global.v4.b32 [%to+{16 * rng.integers(WORDS // 4)}], {four()};",
         lambda: f"@%p st.global.b32 [%to+{4 * rng.integers(WORDS)}], {r()};",
+        lambda: f"@!%p st.global.b32 [%to+{4 * rng.integers(WORDS)}], {r()};",
+        lambda: f"@%all st.global.b32 [%to+{4 * rng.integers(WORDS)}], {r()};",
+        lambda: f"@%all st.global.v4.b32 [%to+{16 * rng.integers(WORDS // 4)}], {four()};",
         lambda: f"mov.b64 %to, %to; st.global.b32 [%to+{4 * rng.integers(WORDS)}], {r()};",
     )
     favourites = rng.choice(len(forms), size=4)
@@ -79,7 +83,8 @@ def test_run__does_what_its_instructions_do(seed, monkeypatch):
     assert not expected[7:, 1:].any()
 
 
-def test_run__executes_in_fewer_steps(monkeypatch):
+def steps_less(body, monkeypatch):
+    """How many steps fewer the first block has because of its runs."""
     lengths = []
     join = BasicBlock.join_runs
 
@@ -89,13 +94,26 @@ def test_run__executes_in_fewer_steps(monkeypatch):
         lengths.append((before, len(self.steps)))
 
     monkeypatch.setattr(BasicBlock, "join_runs", counted)
+    run(body)
+    (before, after), *_ = lengths
+    return before - after
+
+
+def test_run__executes_in_fewer_steps(monkeypatch):
     pairs = "\n".join(
         f"mov.b64 {pair}, %d{i}; st.global.v2.b32 [%to+{8 * i}], {pair};"
         for i, pair in enumerate(["{%r0, %r1}", "{%r2, %r3}", "{%r4, %r5}", "{%r6, %r7}"])
     )
-    launch(kernel(pairs), grid=1, block=32, args=[np.zeros((32, WORDS), np.uint32)])
-    (before, after), *_ = lengths
-    assert before - after == 7  # of eight instructions one step is left
+    assert steps_less(pairs, monkeypatch) == 7  # of eight instructions one step is left
+
+
+@pytest.mark.parametrize(
+    ("guards", "fewer"),
+    [("@%all @%all @%all @%all", 3), ("@%p @%p @!%p @!%p", 2), ("@%p @%all @%p @%all", 0)],
+)
+def test_run__joins_stores_under_one_guard(guards, fewer, monkeypatch):
+    stores = (f"{guard} st.global.b32 [%to+{4 * i}], %r{i};" for i, guard in enumerate(guards.split(), 1))
+    assert steps_less("\n".join(stores), monkeypatch) == fewer
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from cutecourse.emulator.core.kinds import KINDS, Mask
 from cutecourse.emulator.core.order import weak_topological_order
 from cutecourse.emulator.core.outcomes import TestOutcome, Undecided, outcomes_of
 from cutecourse.emulator.core.placement import Placement
-from cutecourse.emulator.core.program import BasicBlock, Control, Program, Step
+from cutecourse.emulator.core.program import BasicBlock, Control, Program, Step, guarded
 from cutecourse.emulator.core.registry import facts_of, lookup, supported_instructions
 from cutecourse.emulator.core.site import Site
 from cutecourse.emulator.core.special import dynamic_value
@@ -286,7 +286,7 @@ class _Decoder:
                 raise AssertionError(f"{instruction.name} waits for lanes and is not first in its block")
             block.gate = site.gate
         elif instruction.guard is not None:
-            step = (_guarded_control if info.control else _guarded)(step, *_guard(site))
+            step = (_guarded_control if info.control else guarded)(step, *_guard(site))
         if info.control:
             block.control = step
         else:
@@ -322,25 +322,6 @@ def _guard(site: Site) -> tuple[int, bool]:
     guard = site.instruction.guard
     assert guard is not None
     return site.read(Name(guard.line, guard.column, guard.name), "pred"), guard.negated
-
-
-def _guarded(step: Step, slot: int, negated: bool) -> Step:
-    """Guard a step with @p: it runs in the lanes where p holds."""
-
-    def guarded(bundle: Bundle, mask: Mask) -> None:
-        held = bundle.rows["pred"][slot]
-        if negated:
-            held = ~held
-        if mask is not None:
-            held = held & mask
-        seen = held.tobytes()
-        if b"\x00" not in seen:
-            step(bundle, None)
-        elif b"\x01" in seen:
-            # The instruction may write the very predicate that guards it, so the mask is a copy.
-            step(bundle, held if negated or mask is not None else held.copy())
-
-    return guarded
 
 
 def _guarded_control(control: Control, slot: int, negated: bool) -> Control:

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator, Mapping
 from copy import copy
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cutecourse.emulator.core.facts import Facts
-from cutecourse.emulator.core.kinds import ALL_LANES
+from cutecourse.emulator.core.kinds import ALL_LANES, Mask
 from cutecourse.emulator.core.owner import Owner
 from cutecourse.emulator.core.placement import Placement
 from cutecourse.emulator.core.rows import RowTable
@@ -19,7 +19,10 @@ from cutecourse.ptx.scopes import FlatFunction
 from cutecourse.ptx.sources import line_in_words
 from cutecourse.ptx.syntax import Function, Instruction, Module
 
-__all__ = ["BasicBlock", "Control", "Gate", "Program", "Step"]
+if TYPE_CHECKING:
+    from cutecourse.emulator.core.bundle import Bundle
+
+__all__ = ["BasicBlock", "Control", "Gate", "Program", "Step", "guarded"]
 
 Control = Callable[..., int]
 """`control(bundle, split, following)`: move or block the lanes of a split; returns the block they go to."""
@@ -28,6 +31,28 @@ Step = Callable[..., Any]
 
 A step that can run together with the steps beside it has an attribute `run` (instructions.runs).
 """
+
+
+def guarded(step: Step, slot: int, negated: bool) -> Step:
+    """Guard a step with @p: it runs in the lanes where p holds."""
+
+    def where_it_holds(bundle: Bundle, mask: Mask) -> None:
+        held = bundle.rows["pred"][slot]
+        if negated:
+            held = ~held
+        if mask is not None:
+            held = held & mask
+        seen = held.tobytes()
+        if b"\x00" not in seen:
+            step(bundle, None)
+        elif b"\x01" in seen:
+            # The instruction may write the very predicate that guards it, so the mask is a copy.
+            step(bundle, held if negated or mask is not None else held.copy())
+
+    run = getattr(step, "run", None)
+    if run is not None:
+        where_it_holds.run = run.under(slot, negated)  # type: ignore[attr-defined]
+    return where_it_holds
 
 
 @dataclass(frozen=True, slots=True)

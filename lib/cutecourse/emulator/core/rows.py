@@ -159,7 +159,7 @@ class RowTable:
         """Make the rows of a bundle: registers hold poison, constants and special registers their values.
 
         n           warps of the bundle; rank: the rank of its blocks in their clusters.
-        special     gives the values of a special register, shape (n, 32).
+        special     gives the values of a special register, which broadcast to shape (n, 32).
         parameters  the bytes of the kernel's parameters.
         """
         if self._made is None:

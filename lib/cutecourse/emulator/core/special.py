@@ -23,12 +23,15 @@ __all__ = ["N_SMS", "depends_on_order", "dynamic_value", "special_row"]
 N_SMS = 132
 _LANE = np.arange(WARP_SIZE, dtype=np.int64)  # NumPy in a browser defaults to 32 bits, too few for a mask
 _LANES = {
-    "%laneid": _LANE,
-    "%lanemask_eq": 1 << _LANE,
-    "%lanemask_le": (2 << _LANE) - 1,
-    "%lanemask_lt": (1 << _LANE) - 1,
-    "%lanemask_ge": ALL_LANES & ~((1 << _LANE) - 1),
-    "%lanemask_gt": ALL_LANES & ~((2 << _LANE) - 1),
+    name: np.asarray(values, dtype=np.uint64)
+    for name, values in {
+        "%laneid": _LANE,
+        "%lanemask_eq": 1 << _LANE,
+        "%lanemask_le": (2 << _LANE) - 1,
+        "%lanemask_lt": (1 << _LANE) - 1,
+        "%lanemask_ge": ALL_LANES & ~((1 << _LANE) - 1),
+        "%lanemask_gt": ALL_LANES & ~((2 << _LANE) - 1),
+    }.items()
 }
 """Registers with the same values in every warp, by lane."""
 
@@ -49,7 +52,9 @@ def dynamic_value(name: str, machine: Machine) -> int:
 
 
 def special_row(name: str, bundle: Bundle) -> NDArray[np.uint64]:
-    """The values of a constant special register in each lane, shape (n, 32), as uint64."""
+    """The values of a constant special register as uint64; they broadcast to one for each lane, (n, 32)."""
+    if (of_lane := _LANES.get(name)) is not None:
+        return of_lane
     machine, cohort = bundle.machine, bundle.cohort
     base, _, axis = name.partition(".")
     which = "xyz".index(axis)
@@ -86,7 +91,6 @@ def special_row(name: str, bundle: Bundle) -> NDArray[np.uint64]:
                 "%aggr_smem_size": bundle.program.shared_bytes,
                 "%envreg1": machine.workspace >> 32,
                 "%envreg2": machine.workspace & 0xFFFFFFFF,
-                **_LANES,
                 # This machine has no other environment registers and no reserved shared memory.
             }.get(base, 0)
-    return np.ascontiguousarray(np.broadcast_to(np.asarray(value, dtype=np.uint64), (bundle.n, WARP_SIZE)))
+    return np.asarray(value, dtype=np.uint64)

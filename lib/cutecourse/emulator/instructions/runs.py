@@ -8,14 +8,14 @@ if no earlier store of the run reads the register that the move writes.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from cutecourse.emulator.core.bundle import Bundle
 from cutecourse.emulator.core.kinds import Mask
-from cutecourse.emulator.core.program import Step
+from cutecourse.emulator.core.program import Step, guarded
 from cutecourse.emulator.core.rows import RowTable, Selection
 from cutecourse.emulator.core.site import AddressSource
 from cutecourse.emulator.memory.access import Access
@@ -50,9 +50,17 @@ class MoveRun:
     kind: str = ""
     moves: tuple[tuple[int, int], ...] = ()
     stores: tuple[_Store, ...] = ()
+    guard: tuple[int, bool] | None = None
+    """The row of the predicate in front of all stores, and whether it is negated."""
+
+    def under(self, slot: int, negated: bool) -> MoveRun | None:
+        """The run under a guard; None if it has moves, which could write the guard."""
+        return None if self.moves else replace(self, guard=(slot, negated))
 
     def then(self, other: MoveRun) -> MoveRun | None:
         """Join the other run to this one; None if it cannot follow."""
+        if self.guard != other.guard:
+            return None
         moves, stores = self.moves, self.stores
         if other.moves:
             if moves and other.kind != self.kind:
@@ -68,7 +76,7 @@ class MoveRun:
             if stores and not stores[0].fits(other.stores[0]):
                 return None
             stores += other.stores
-        return MoveRun(self.table, other.kind or self.kind, moves, stores)
+        return MoveRun(self.table, other.kind or self.kind, moves, stores, self.guard)
 
     def _read(self) -> set[tuple[int, int]]:
         """The registers that the stores read: their sources and addresses."""
@@ -78,6 +86,8 @@ class MoveRun:
     def step(self) -> Step:
         """The step that executes the run."""
         moves, stores = _moves(self.table, self.kind, self.moves), _stores(self.table, self.stores)
+        if self.guard is not None:
+            return guarded(stores, *self.guard)
         if not (self.moves and self.stores):
             return moves if self.moves else stores
 

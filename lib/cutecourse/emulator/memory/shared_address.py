@@ -102,6 +102,10 @@ class SharedTargets:
         """The position of each warp's first lane if all lanes of the warps agree; else of every lane."""
         count = len(lanes)
         given = [flat] if values is None else [flat, values]
+        if count == WARP_SIZE == len(flat):
+            # One whole warp.
+            alike = all(each.tobytes() == each[:1].tobytes() * count for each in given)
+            return [0] if alike else list(range(count))
         if not count % WARP_SIZE and not (lanes[_LAST::WARP_SIZE] - lanes[::WARP_SIZE] - _LAST).any():
             # Whole warps, mostly.
             for each in given:

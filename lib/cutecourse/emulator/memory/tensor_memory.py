@@ -121,7 +121,7 @@ class TensorMemory:
         """Allocate columns that are free; they hold poison."""
         self.allocations[start] = ColumnAllocation(start, columns, origin)
         self.taken[start : start + columns] = True
-        for column in range(start, start + columns):
+        for column in range(start, start + columns) if self.freed else ():
             self.freed.pop(column, None)
         self._forget(start, columns)
         self.smallest_so_far = columns
@@ -136,8 +136,10 @@ class TensorMemory:
         self._forget(start, found.columns)
 
     def _forget(self, start: int, columns: int) -> None:
-        self.cells[:, start : start + columns] = _POISON
-        self.written[:, start : start + columns] = False
+        written = self.written[:, start : start + columns]
+        if written.any():
+            self.cells[:, start : start + columns] = _POISON
+            written[...] = False
         self.full.clear()
         self._held.clear()
         self.order.forget(start, columns)

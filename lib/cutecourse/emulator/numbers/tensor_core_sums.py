@@ -43,6 +43,7 @@ Source: PTX ISA 9.0, mma (#warp-level-matrix-instructions-mma) and wgmma.mma_asy
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -73,6 +74,8 @@ _CUT_F32 = np.uint32(0xFFFF_FC00)
 """The mask that keeps 13 fraction bits of an f32."""
 _IN_CACHE = 1 << 14
 """The number of products that are computed at once and stay in the cache."""
+_IN_A_TABLE = 16
+"""Numbers of at most this many bits are read from a table."""
 
 
 @dataclass(frozen=True)
@@ -147,8 +150,8 @@ def fused_float_products(
     if narrow:
         core = replace(core, fraction_bits=_NARROW_PLACES)
     with np.errstate(all="ignore"):
-        left = _Terms.of(np.moveaxis(a, -1, 0)[..., :, None], source)
-        right = _Terms.of(np.moveaxis(b, -2, 0)[..., None, :], source_of_b or source)
+        left = _Terms.of(_along_k(a, -1)[..., :, None], source)
+        right = _Terms.of(_along_k(b, -2)[..., None, :], source_of_b or source)
         for k in range(0, n_k, step):
             x, y, z = left.part(k, k + step), right.part(k, k + step), _Terms.of(c, accumulator)
             total = _sums_with_specials(x, y, z, core, accumulator)
@@ -224,9 +227,9 @@ def scaled_float_products(
     n_k, blocks = a.shape[-1], scales[0].shape[-1]
     addend = _Terms.of(c, f32)
     with np.errstate(all="ignore"):
-        left = _Terms.of(np.moveaxis(a, -1, 0)[..., :, None], sources[0])
-        right = _Terms.of(np.moveaxis(b, -2, 0)[..., None, :], sources[1])
-        of_a, of_b = (_Terms.of_scales(np.moveaxis(codes, -1, 0), kind) for codes in scales)
+        left = _Terms.of(_along_k(a, -1)[..., :, None], sources[0])
+        right = _Terms.of(_along_k(b, -2)[..., None, :], sources[1])
+        of_a, of_b = (_Terms.of_scales(_along_k(codes, -1), kind) for codes in scales)
         if n_k == _LONG_K:
             core = _OF_GROUPS
             products = left.values * right.values
@@ -252,12 +255,10 @@ class _Terms:
     @classmethod
     def of(cls, bits: NDArray[Any], fmt: FloatFormat) -> _Terms:
         """Read the bits of numbers in a format."""
-        held = bits.astype(np.uint32)
-        values = to_float64(held, fmt)
-        field = held >> np.uint32(fmt.fraction_bits + fmt.padding_bits)
-        field &= np.uint32((1 << fmt.exponent_bits) - 1)
-        exponent = np.maximum(field, 1).astype(np.uint64) + np.uint64(1023 - fmt.bias)
-        powers = np.where(values == 0, 0.0, (exponent << np.uint64(52)).view(np.float64))
+        if fmt.bits <= _IN_A_TABLE:
+            values, powers = (table.take(bits) for table in _of_every_number(fmt))
+        else:
+            values, powers = _read(bits.astype(np.uint32), fmt)
         return cls(values, powers, bool(np.isfinite(values).all()))
 
     @classmethod
@@ -296,6 +297,27 @@ class _Terms:
     def classes(self) -> Floats:
         """The values as signs, infinities and NaNs: enough to find a sum's class, with no overflow."""
         return np.where(np.isfinite(self.values), np.sign(self.values), self.values)
+
+
+def _read(bits: NDArray[np.uint32], fmt: FloatFormat) -> tuple[Floats, Floats]:
+    """The values of numbers, and the powers of two of their exponents."""
+    values = to_float64(bits, fmt)
+    field = bits >> np.uint32(fmt.fraction_bits + fmt.padding_bits)
+    field &= np.uint32((1 << fmt.exponent_bits) - 1)
+    exponent = np.maximum(field, 1).astype(np.uint64) + np.uint64(1023 - fmt.bias)
+    return values, np.where(values == 0, 0.0, (exponent << np.uint64(52)).view(np.float64))
+
+
+@cache
+def _of_every_number(fmt: FloatFormat) -> tuple[Floats, Floats]:
+    """What `_read` finds for every number of a short format, by its bits."""
+    return _read(np.arange(1 << fmt.bits, dtype=np.uint32), fmt)
+
+
+def _along_k(matrices: NDArray[Any], axis: int) -> NDArray[Any]:
+    """A view with the last axis (-1) or the one before it (-2) moved to the front."""
+    *others, rows, columns = range(matrices.ndim)
+    return matrices.transpose((columns, *others, rows) if axis == -1 else (rows, *others, columns))
 
 
 def _sums_with_specials(

@@ -73,7 +73,7 @@ def ldmatrix(site: Site) -> Step:
             else unpacked(rows[..., : 2 * form.packed].astype(np.uint8), form.packed)
         )
         packed = pack_elements(fragment.scatter(matrices), form.element)
-        held = np.moveaxis(packed, -1, 2).reshape(-1, len(registers), WARP_SIZE)
+        held = packed.swapaxes(-1, 2).reshape(-1, len(registers), WARP_SIZE)
         for index, slot in enumerate(registers):
             bundle.rows["u32"][slot][warps] = held[:, index]
 

@@ -107,7 +107,7 @@ _TYPES = ("f16", "bf16", "tf32", "f32", "f64", *_NARROW, "s8", "u8", "s4", "u4",
 
 
 def unpack_elements(registers: NDArray[Any], element: DType) -> NDArray[Any]:
-    """Split registers into elements: a float's bits as uint64, an integer's value as int64."""
+    """Split registers into elements: a float's bits as unsigned numbers, an integer's value as int64."""
     if element.bits >= 32:
         values = registers
     else:
@@ -116,7 +116,7 @@ def unpack_elements(registers: NDArray[Any], element: DType) -> NDArray[Any]:
         values = (registers[..., None] >> shifts) & np.uint32((1 << element.bits) - 1)
         values = values.reshape(*registers.shape[:-1], -1)
     if element.kind == "float":
-        return values.astype(np.uint64)
+        return values
     whole = values.astype(np.int64)
     if element.kind == "int":
         half = 1 << (element.bits - 1)
