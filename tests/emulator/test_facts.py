@@ -109,6 +109,24 @@ def test_facts__can_be_asked_of_an_instruction_without_operands(info):
     assert facts.category or (facts.pipe in {None, Pipe.COPIES_OF_THREADS, Pipe.STORES_TO_OTHERS})
 
 
+@pytest.mark.parametrize(
+    ("line", "results"),
+    [
+        ("add.u32 %r1, %r2, %r3;", ["%r1"]),
+        ("setp.eq.u32 %p1|%p2, %r1, 0;", ["%p1|%p2"]),
+        ("st.shared.u32 [%r1], %r2;", []),
+        ("bar.sync 0;", []),
+        ("tcgen05.ld.sync.aligned.32x32b.x2.b32 {%r1, %r2}, [%r3];", ["{%r1, %r2}"]),
+        ("tcgen05.ld.red.sync.aligned.32x32b.x2.max.u32 {%r1, %r2}, %r3, [%r0];", ["{%r1, %r2}", "%r3"]),
+    ],
+)
+def test_facts__tell_results_from_sources(line, results):
+    *_, one, _ret = parse(kernel(line)).entries["k"].body.statements
+    written, read = facts_of(one).split(one.operands)
+    assert [str(operand) for operand in written] == results
+    assert (*written, *read) == tuple(one.operands)
+
+
 # --- a new instruction is known everywhere ------------------------------------------------------------------
 
 

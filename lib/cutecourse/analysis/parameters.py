@@ -333,8 +333,7 @@ class _Uses:
         instruction: Instruction, scope: Scope, known: dict[int, set[tuple[str, int]]]
     ) -> set[tuple[str, int]]:
         found: set[tuple[str, int]] = set()
-        has_result = bool(destinations(instruction, scope)) and facts_of(instruction).result
-        for operand in instruction.operands[1 if has_result else 0 :]:
+        for operand in facts_of(instruction).split(instruction.operands)[1]:
             for register in registers(operand, scope):
                 found |= known.get(register.index, set())
         return found
@@ -353,10 +352,9 @@ def _base(instruction: Instruction) -> tuple[str, int]:
 
 
 def destinations(instruction: Instruction, scope: Scope) -> list[Register]:
-    """The registers that an instruction may write: those of its first operand, read or written.
-
-    A call's results and `%p|%q` are among them; an address is not.
-    """
-    if not instruction.operands or isinstance(instruction.operands[0], Address):
-        return []
-    return list(registers(instruction.operands[0], scope))
+    """The registers that an instruction may write: its results, and those of the first operand of a call."""
+    operands = instruction.operands
+    results, _ = facts_of(instruction).split(operands)
+    if not results and operands and not isinstance(operands[0], Address):
+        results = operands[:1]
+    return [register for one in results for register in registers(one, scope)]

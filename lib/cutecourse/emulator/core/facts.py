@@ -6,9 +6,12 @@ opcode's name. An arithmetic instruction states nothing, because the defaults ar
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Literal
+
+from cutecourse.ptx.syntax import Address, Operand
 
 __all__ = ["DescriptorOperand", "Facts", "Flow", "IntegerOperation", "MemoryUse", "Pipe"]
 
@@ -128,8 +131,8 @@ class Facts:
     """The heading under which `cutecourse explain` lists it, such as "TMA"; empty if it does not."""
 
     # --- registers and control ---
-    result: bool = True
-    """True if the first operand is a register that is written, unless it is an address."""
+    results: int = 1
+    """How many operands, the first ones, are registers that are written; none if the first is an address."""
     computes: IntegerOperation | None = None
     """The operation on integers that gives the result, if it is one of the common ones."""
     wider_registers: bool = False
@@ -181,6 +184,11 @@ class Facts:
     """True if it may let a launch that depends on this one start."""
     takes_clusters: bool = False
     """True if it may take a cluster that has not started from the grid, to do its work."""
+
+    def split(self, operands: Sequence[Operand]) -> tuple[Sequence[Operand], Sequence[Operand]]:
+        """The operands that are written registers, and those that are read."""
+        count = 0 if not operands or isinstance(operands[0], Address) else self.results
+        return operands[:count], operands[count:]
 
     @property
     def by_asynchronous_proxy(self) -> bool:

@@ -18,7 +18,7 @@ from cutecourse.emulator.core.facts import Facts, Flow, IntegerOperation
 from cutecourse.emulator.core.owner import OwnerDict
 from cutecourse.ptx.checks import registers
 from cutecourse.ptx.scopes import FlatFunction, LabelSymbol, Register
-from cutecourse.ptx.syntax import Address, BranchTargets, Instruction, Name
+from cutecourse.ptx.syntax import BranchTargets, Instruction, Name
 
 __all__ = ["TestOutcome", "TrueAnswer", "Undecided", "outcomes_of"]
 
@@ -179,17 +179,15 @@ class _AnswerPaths:
             value = held.get(register)
         return None if guard is None or value is None else value != guard.negated
 
-    def _has_result(self, position: int) -> bool:
-        operands = self._one(position).operands
-        return self._facts[position].result and bool(operands) and not isinstance(operands[0], Address)
-
     def _written(self, position: int) -> set[Register]:
-        if not self._has_result(position):
-            return set()
-        return set(registers(self._one(position).operands[0], self._flat.scopes[position]))
+        return self._registers(position, 0)
 
     def _read(self, position: int) -> set[Register]:
-        operands = self._one(position).operands[self._has_result(position) :]
+        return self._registers(position, 1)
+
+    def _registers(self, position: int, which: int) -> set[Register]:
+        """The registers among an instruction's results (0) or sources (1)."""
+        operands = self._facts[position].split(self._one(position).operands)[which]
         return {found for one in operands for found in registers(one, self._flat.scopes[position])}
 
     def _jumps(self, position: int) -> list[int]:

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 from cutecourse.emulator.core.facts import Flow, IntegerOperation, Pipe
 from cutecourse.ptx.checks import registers
 from cutecourse.ptx.scopes import LabelSymbol
-from cutecourse.ptx.syntax import Address, Name
+from cutecourse.ptx.syntax import Name
 
 if TYPE_CHECKING:
     from cutecourse.emulator.core.facts import Facts
     from cutecourse.emulator.core.site import Site
-    from cutecourse.ptx.syntax import Instruction, Operand
+    from cutecourse.ptx.syntax import Instruction
 
 __all__ = ["end_of_load"]
 
@@ -33,8 +33,9 @@ def end_of_load(site: Site) -> str:
     flat, stated = site.program.flat[site.function], site.program.facts[site.function]
     position = next(i for i, one in enumerate(flat.instructions) if one is site.instruction)
     end = "nothing"
-    results = [one for one in site.operands if not isinstance(one, Address)]  # .red has two
-    wanted = {register for one in results for register in registers(one, site.scope)}
+    wanted = {
+        register for one in site.facts.split(site.operands)[0] for register in registers(one, site.scope)
+    }
     seen: set[int] = set()
     passed: list[object] = []
     position += 1
@@ -42,7 +43,7 @@ def end_of_load(site: Site) -> str:
         seen.add(position)
         found, scope = flat.instructions[position], flat.scopes[position]
         facts = stated[position]
-        read = {r for operand in _read(found) for r in registers(operand, scope)}
+        read = {r for operand in facts.split(found.operands)[1] for r in registers(operand, scope)}
         if read & wanted:
             if facts.computes is IntegerOperation.COPY:
                 wanted.update(registers(found.operands[0], scope))
@@ -72,10 +73,3 @@ def _gives_up(found: Instruction, facts: Facts) -> bool:
     if facts.flow is Flow.CALL:
         return any(isinstance(one, Name) and one.text == "__assertfail" for one in found.operands)
     return facts.flow is Flow.FAIL
-
-
-def _read(found: Instruction) -> tuple[Operand, ...]:
-    """The operands that an instruction reads: all after the first, and the first if it is an address."""
-    if found.operands and isinstance(found.operands[0], Address):
-        return found.operands
-    return found.operands[1:]

@@ -20,7 +20,7 @@ from cutecourse.emulator.core.program import Program
 from cutecourse.emulator.core.special import depends_on_order
 from cutecourse.ptx.checks import names, registers
 from cutecourse.ptx.scopes import Register, Scope
-from cutecourse.ptx.syntax import Address, Instruction
+from cutecourse.ptx.syntax import Instruction
 from cutecourse.trace.words import number
 
 __all__ = ["choices", "tests"]
@@ -72,8 +72,8 @@ class _Taint:
             for use in facts.uses:
                 if use.writes:
                     self.memories.setdefault(use.space, source)
-            if facts.result and one.operands and not isinstance(one.operands[0], Address):
-                for register in registers(one.operands[0], scope):
+            for result in facts.split(one.operands)[0]:
+                for register in registers(result, scope):
                     self.registers.setdefault((function, register), source)
         return len(self.registers) + len(self.memories) > before
 
@@ -90,8 +90,7 @@ class _Taint:
 
     def _read(self, function: str, one: Instruction, facts: Facts, scope: Scope) -> Instruction | None:
         """The source of a value that an instruction reads; None if it reads no such value."""
-        has_result = facts.result and one.operands and not isinstance(one.operands[0], Address)
-        for operand in one.operands[1 if has_result else 0 :]:
+        for operand in facts.split(one.operands)[1]:
             for register in registers(operand, scope):
                 if (function, register) in self.registers:
                     return self.registers[function, register]

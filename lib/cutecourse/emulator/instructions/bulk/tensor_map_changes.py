@@ -67,7 +67,7 @@ _WIDE = ("global_address", "global_stride")
 @by_modifiers
 def _replace_facts(one: Instruction) -> Facts:
     use = MemoryUse(space_of(one), TOKEN_BYTES, reads=True, writes=True)
-    return Facts(category="TMA", result=False, uses=(use,), uncounted="tensormap.replace")
+    return Facts(category="TMA", results=0, uses=(use,), uncounted="tensormap.replace")
 
 
 @instruction("tensormap.replace", facts=_replace_facts)
@@ -225,7 +225,7 @@ _COPY_FORM = "global.shared::cta.tensormap::generic.release.{}.sync.aligned"
     "tensormap.cp_fenceproxy",
     facts=Facts(
         category="TMA",
-        result=False,
+        results=0,
         uses=(MemoryUse("global", TOKEN_BYTES, writes=True), MemoryUse("shared", TOKEN_BYTES, reads=True)),
         uncounted="tensormap.cp_fenceproxy",
         publishes=True,

@@ -26,7 +26,7 @@ def _never_falls(control: Control) -> Control:
     return control
 
 
-@instruction("bra", control=True, facts=Facts(flow=Flow.BRANCH, result=False))
+@instruction("bra", control=True, facts=Facts(flow=Flow.BRANCH, results=0))
 def bra(site: Site) -> Step:
     """Jump to a label; with a guard, only the lanes where the guard holds jump.
 
@@ -44,7 +44,7 @@ def bra(site: Site) -> Step:
     return _never_falls(control)
 
 
-@instruction("brx.idx", control=True, facts=Facts(result=False))
+@instruction("brx.idx", control=True, facts=Facts(results=0))
 def brx_idx(site: Site) -> Step:
     """Jump to the label that an index picks from a list of branch targets.
 
@@ -83,7 +83,7 @@ def brx_idx(site: Site) -> Step:
     return _never_falls(control)
 
 
-@instruction("exit", control=True, facts=Facts(flow=Flow.LEAVE, result=False))
+@instruction("exit", control=True, facts=Facts(flow=Flow.LEAVE, results=0))
 def exit_(site: Site) -> Step:
     """End the lanes that execute it.
 
@@ -99,7 +99,7 @@ def exit_(site: Site) -> Step:
     return _never_falls(control)
 
 
-@instruction("ret", control=True, facts=Facts(flow=Flow.LEAVE, result=False))
+@instruction("ret", control=True, facts=Facts(flow=Flow.LEAVE, results=0))
 def ret(site: Site) -> Step:
     """Return from a device function to its caller; in a kernel, end the lanes.
 
@@ -124,7 +124,7 @@ _NOT_COOPERATIVE = (
 )
 
 
-@instruction("trap", "brkpt", control=True, facts=Facts(flow=Flow.FAIL, result=False))
+@instruction("trap", "brkpt", control=True, facts=Facts(flow=Flow.FAIL, results=0))
 def trap(site: Site) -> Step:
     """Abort the kernel with an error that says who executed it; brkpt does the same without a debugger.
 
@@ -201,7 +201,7 @@ def _pass(site: Site, callee: Function, formal: Variable, actual: Operand, *, ba
     return _copy_bytes(outside, inside, size) if back else _copy_bytes(inside, outside, size)
 
 
-@instruction("call", control=True, facts=Facts(flow=Flow.CALL, result=False))
+@instruction("call", control=True, facts=Facts(flow=Flow.CALL, results=0))
 def call(site: Site) -> Step:
     """Run a device function and continue after the call.
 

@@ -248,7 +248,7 @@ def st(site: Site) -> Step:
 @by_modifiers
 def _bulk_facts(one: Instruction) -> Facts:
     use = MemoryUse(shared_space_of(one), _BULK_UNIT, writes=True)
-    return Facts(category="bulk store", result=False, uses=(use,), uncounted="st.bulk")
+    return Facts(category="bulk store", results=0, uses=(use,), uncounted="st.bulk")
 
 
 @instruction("st.bulk", facts=_bulk_facts)

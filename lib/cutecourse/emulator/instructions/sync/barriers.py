@@ -319,7 +319,7 @@ def _arrive(
     return going
 
 
-_FACTS = Facts(category="barrier", result=False, publishes=True)
+_FACTS = Facts(category="barrier", results=0, publishes=True)
 
 
 @instruction("bar.sync", "bar.cta.sync", "barrier.sync", "barrier.cta.sync", control=True, facts=_FACTS)
@@ -365,7 +365,7 @@ def bar_arrive(site: Site) -> Step:
     "barrier.red",
     "barrier.cta.red",
     control=True,
-    facts=replace(_FACTS, result=True),
+    facts=replace(_FACTS, results=1),
 )
 def bar_red(site: Site) -> Step:
     """Wait as `bar.sync` does, and count the threads whose predicate is true, or test if all or any are.

@@ -132,7 +132,7 @@ class _ClusterWait(Held):
         return f"barrier.cluster.wait waits for barrier.cluster.arrive of {', '.join(shown)}{more}"
 
 
-_BARRIER = Facts(category="barrier", result=False, publishes=True, uses_cluster=True)
+_BARRIER = Facts(category="barrier", results=0, publishes=True, uses_cluster=True)
 
 
 @instruction("barrier.cluster.arrive", control=True, gated=True, facts=_BARRIER)

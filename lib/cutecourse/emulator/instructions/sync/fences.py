@@ -100,7 +100,7 @@ def fence(site: Site) -> Step:
     return step
 
 
-@instruction("griddepcontrol.launch_dependents", facts=Facts(result=False, releases_dependents=True))
+@instruction("griddepcontrol.launch_dependents", facts=Facts(results=0, releases_dependents=True))
 def launch_dependents(site: Site) -> Step:
     """Let the grids that depend on this one start.
 
@@ -120,7 +120,7 @@ def launch_dependents(site: Site) -> Step:
     return step
 
 
-@instruction("griddepcontrol.wait", facts=Facts(result=False))
+@instruction("griddepcontrol.wait", facts=Facts(results=0))
 def grid_wait(site: Site) -> Step:
     """Wait for the grids that this one depends on.
 

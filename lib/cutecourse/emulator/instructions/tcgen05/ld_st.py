@@ -179,10 +179,17 @@ class _Access:
             )
 
 
-@instruction(
-    "tcgen05.ld",
-    facts=Facts(category="tcgen05", uses=(MemoryUse("tensor", 4, reads=True),), pipe=Pipe.TENSOR_LOADS),
-)
+@by_modifiers
+def _ld_facts(one: Instruction) -> Facts:
+    return Facts(
+        category="tcgen05",
+        results=2 if "red" in one.modifiers else 1,
+        uses=(MemoryUse("tensor", 4, reads=True),),
+        pipe=Pipe.TENSOR_LOADS,
+    )
+
+
+@instruction("tcgen05.ld", facts=_ld_facts)
 def ld(site: Site) -> Step:
     """Load a warp's registers from tensor memory.
 

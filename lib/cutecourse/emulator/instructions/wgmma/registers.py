@@ -26,7 +26,7 @@ from cutecourse.emulator.errors import DivergedWarp
 from cutecourse.emulator.instructions.warpgroups import InFlight
 from cutecourse.ptx.checks import registers
 from cutecourse.ptx.scopes import Register, Scope
-from cutecourse.ptx.syntax import Address, Operand, Vector
+from cutecourse.ptx.syntax import Operand, Vector
 
 __all__ = ["Flight", "Watched", "share", "watch"]
 
@@ -169,8 +169,7 @@ def watch(site: Site, step: Step) -> Step:
     used = watched.of(function, site.scope, *operands)
     if not len(used):
         return step
-    has_result = site.facts.result and not isinstance(operands[0], Address)
-    written = watched.of(function, site.scope, operands[0]) if has_result else used[:0]
+    written = watched.of(function, site.scope, *site.facts.split(operands)[0])
 
     def watching(bundle: Bundle, mask: Mask) -> None:
         flight = bundle.own(Flight)
