@@ -82,8 +82,8 @@ class LaneUses:
         self.read: _Lanes = sparse_zeros((columns, units), np.uint8)
         self._reads: dict[int, NDArray[np.uint32]] = {}
         """With lanes that are not trusted, by column, the tag of each lane's last read of each unit."""
-        self.met = np.zeros((clocks.warps, clusters), dtype=np.uint32)
-        """The least tag of what a warp has done since its lanes last met."""
+        self.met = np.full((clocks.warps, clusters), clocks.tag(1, 0), dtype=np.uint32)
+        """The least tag of what a warp has done since its lanes last met, as they do at the start."""
         self.compared = self.met.copy()
         """The same, and where a warp has several parts a tag that nothing has."""
         self._fences: defaultdict[tuple[int, int], deque[tuple[int, NDArray[np.bool_]]]] = defaultdict(

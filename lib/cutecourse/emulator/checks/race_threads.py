@@ -131,9 +131,9 @@ class Threads:
             known = clocks.known[warp]
             writers = by[index]
             bad = tags >= known[clusters if per == 1 or bundle.n == 1 else clusters[:, None], writers]
-            held = self.lanes.wrote if per == 1 else self.lanes.wrote.reshape(-1, per)
+            wrote = self.lanes.wrote if per == 1 else self.lanes.wrote.reshape(-1, per)
             if clocks.by_lane and any_true(bad):
-                bad &= tags >= clocks.entries(known[0], writers, held[index])
+                bad &= tags >= clocks.entries(known[0], writers, wrote[index])
             if any_true(bad):
                 place = tuple(np.argwhere(bad)[0])
                 found = int(writers[place]), int(tags[place]), "write"
@@ -142,9 +142,10 @@ class Threads:
             elif self.remote:
                 self._check_shown(access, bundle, index, lanes, tags, writers)
             since = (tags >= self._met(warp, clusters, per)) & (writers == warp)
-            apart = self.lanes.apart(held[index], self.lanes.lanes(lanes, per), since, bundle)
-            if apart is not None:
-                self._report_lanes(access, bundle, index, lanes, apart, int(tags[apart]), "write")
+            if any_true(since):
+                apart = self.lanes.apart(wrote[index], self.lanes.lanes(lanes, per), since, bundle)
+                if apart is not None:
+                    self._report_lanes(access, bundle, index, lanes, apart, int(tags[apart]), "write")
         if access.writes:
             self._check_readers(access, bundle, index, lanes, clusters, read[:, index])
         if self.parts.clusters[warp]:
