@@ -4,8 +4,9 @@
     python -m benchmarks.emulator_umma --before DIR  times another checkout's library as well, in turns
     python -m benchmarks.emulator_umma --cases N ... some of the cases; kept only with --output FILE
     python -m benchmarks.emulator_umma --output F    writes F
-    python -m benchmarks.emulator_umma --turns NAME --before DIR
-                                                     adds another kernel's time, its launches in turns
+    python -m benchmarks.emulator_umma --turns NAME ... --before DIR
+                                                     adds the times of kernels' launches in turns; `all`
+                                                     stands for all kernels that both libraries have
 
 The kernel is `cutecourse.kernels.umma_gemm` with two SMs for an MMA, f16 in and f32 sums, of normally
 distributed numbers; its product is compared with NumPy's before a time counts. What is timed is the launch on
@@ -25,6 +26,8 @@ common with the process.
 the kernel's twin in turns, launch by launch. What counts is the processor's time of each: the least of all,
 and the median of the quotients of two launches that follow one another. Each process has its own layout of
 memory, which changes the quotient by up to 5 %, so the median of several pairs of processes is taken.
+`same_text` says whether both libraries have the same twin of the kernel; otherwise they do not do the same.
+With `--jobs` several kernels are timed at once, on a machine with enough cores.
 
 `profile` names, for one launch of the second case, the functions in which the processor spends most time by
 itself, each with its share, as Python's profiler sees it: that is what remains to be made faster.
@@ -34,6 +37,7 @@ from __future__ import annotations
 
 import argparse
 import cProfile
+import hashlib
 import json
 import os
 import pstats
@@ -42,8 +46,11 @@ import statistics
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -172,15 +179,18 @@ def profile(case: Case, most: int = 25) -> list[dict[str, Any]]:
 
 
 def serve(name: str) -> None:
-    """Print the library's folder; launch a kernel's twin once per line of the input, and print its time."""
-    print(_library(), flush=True)
+    """Print the library's folder and a digest of a kernel's twin; then launch it once per line of the input.
 
+    The time of each launch is printed.
+    """
     from cutecourse import runtime
     from cutecourse.dtypes import encode
     from cutecourse.kernels import twin
 
     # An older library may have no `kernel_module`.
     spec = twin(getattr(__import__("cutecourse.kernels", fromlist=[name]), name))
+    text = runtime.compile(spec).ptx
+    print(_library(), hashlib.sha256(text.encode()).hexdigest(), flush=True)
     random = np.random.default_rng(0)
     arrays = {
         one.argument: encode(random.standard_normal([extent or 1 for extent in one.extents]), one.dtype)
@@ -242,9 +252,9 @@ def in_turns(name: str, count: int, before: Path, pairs: int = 8) -> dict[str, A
 
     count  launches of each library in each of `pairs` pairs of processes
     """
-    least, quotients = [], []
+    least, quotients, same = [], [], True
     for _ in range(pairs):
-        times = _pair_in_turns(name, count, before)
+        times, same = _pair_in_turns(name, count, before)
         least.append([min(of_library) for of_library in times])
         quotients.append(statistics.median(after / earlier for earlier, after in zip(*times, strict=True)))
     before_s, after_s = (min(of_library) for of_library in zip(*least, strict=True))
@@ -254,15 +264,16 @@ def in_turns(name: str, count: int, before: Path, pairs: int = 8) -> dict[str, A
         "after_by_before": round(statistics.median(quotients), 3),
         "of_each_pair": sorted(round(quotient, 3) for quotient in quotients),
         "launches": count,
+        "same_text": same,
     }
 
 
-def _pair_in_turns(name: str, count: int, before: Path) -> list[list[float]]:
-    """The seconds of each launch in two processes: of the other library, and of this one."""
+def _pair_in_turns(name: str, count: int, before: Path) -> tuple[list[list[float]], bool]:
+    """The seconds of each launch in two processes, of the other library and of this one; if texts agree."""
     times: list[list[float]] = [[], []]
     command = [sys.executable, "-m", "benchmarks.emulator_umma", "--serve", name]
     with ExitStack() as running:
-        workers = []
+        workers, texts = [], set()
         for library in (before / "lib", ROOT / "lib"):
             path = os.pathsep.join((str(library), str(ROOT)))
             worker = subprocess.Popen(
@@ -276,14 +287,47 @@ def _pair_in_turns(name: str, count: int, before: Path) -> list[list[float]]:
             running.enter_context(worker)
             assert worker.stdin is not None
             assert worker.stdout is not None
-            _refuse_another(worker.stdout.readline().rstrip("\n"), library)
+            found, _, text = worker.stdout.readline().rstrip("\n").rpartition(" ")
+            _refuse_another(found, library)
+            texts.add(text)
             workers.append((worker.stdin, worker.stdout))
         for turn in range(count):
             for number in (0, 1) if turn % 2 else (1, 0):
                 asked, said = workers[number]
                 print(file=asked, flush=True)
                 times[number].append(float(said.readline()))
-    return times
+    return times, len(texts) == 1
+
+
+def kernels_of_both(before: Path) -> list[str]:
+    """The kernels with a twin and an array that both libraries have."""
+    twins = sorted((ROOT / "lib" / "cutecourse" / "kernels").rglob("twin.ptx"))
+    names = " ".join(twin.parent.name for twin in twins)
+    for library in (before / "lib", ROOT / "lib"):
+        done = subprocess.run(
+            [sys.executable, "-m", "benchmarks.emulator_umma", "--known", *names.split()],
+            cwd=ROOT,
+            env=os.environ | {"PYTHONPATH": os.pathsep.join((str(library), str(ROOT)))},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        names = done.stdout
+    return names.split()
+
+
+def known(names: list[str]) -> Iterator[str]:
+    """Those kernels that this process's library has, with a twin whose arguments are arrays."""
+    from cutecourse.kernels import twin
+    from cutecourse.kernels.files import SpecError
+
+    for name in names:
+        try:
+            spec = twin(getattr(__import__("cutecourse.kernels", fromlist=[name]), name))
+        except (AttributeError, ImportError, LookupError, SpecError):
+            continue
+        if getattr(spec, "tensors", None):
+            yield name
 
 
 def line(row: dict[str, Any]) -> str:
@@ -317,11 +361,13 @@ def main(given: list[str] | None = None) -> int:
     parser.add_argument("--rounds", type=int, default=ROUNDS, help="processes for each case and library")
     every = range(len(CASES))
     parser.add_argument("--cases", type=int, nargs="+", choices=every, default=list(every), help="by number")
-    parser.add_argument("--turns", metavar="NAME", help="a kernel with a twin, to be launched in turns")
+    parser.add_argument("--turns", metavar="NAME", nargs="+", help="kernels with a twin, launched in turns")
+    parser.add_argument("--jobs", type=int, default=1, help="kernels at once, for --turns (default: 1)")
     parser.add_argument("--launches", type=int, default=14, help="for --turns (default: %(default)s)")
     parser.add_argument("--pairs", type=int, default=8, help="of processes, for --turns (default: 8)")
     parser.add_argument("--case", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--serve", help=argparse.SUPPRESS)
+    parser.add_argument("--known", nargs="+", help=argparse.SUPPRESS)
     options = parser.parse_args(given)
     if options.case is not None:
         print(json.dumps(emulate(CASES[options.case])))
@@ -329,16 +375,23 @@ def main(given: list[str] | None = None) -> int:
     if options.serve is not None:
         serve(options.serve)
         return 0
+    if options.known is not None:
+        print(*known(options.known))
+        return 0
     path = result_path("emulator_umma")
     kept = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     facts = of_this_machine() | ({"before": commit_of(options.before)} if options.before else {})
     if options.turns is not None:
         if options.before is None:
             parser.error("--turns compares with another library: say with --before where it is")
-        found = in_turns(options.turns, options.launches, options.before, options.pairs)
-        print(options.turns, found)
-        turns = kept.get("turns", {}) | {options.turns: {"recorded": facts, **found}}
-        write_result(kept | {"turns": turns}, options.output or path)
+        names = kernels_of_both(options.before) if options.turns == ["all"] else options.turns
+        turns = kept.get("turns", {})
+        with ThreadPoolExecutor(options.jobs) as pool:
+            work = partial(in_turns, count=options.launches, before=options.before, pairs=options.pairs)
+            for name, found in zip(names, pool.map(work, names), strict=True):
+                print(f"{name:<28} {found['after_by_before']:.3f}  {found['after_s']:.4f} s", flush=True)
+                turns[name] = {"recorded": facts, **found}
+        write_result(kept | {"turns": dict(sorted(turns.items()))}, options.output or path)
         return 0
     rows = measure(options.cases, options.rounds, options.before)
     for row in rows:

@@ -335,15 +335,22 @@ class Threads:
     ) -> None:
         warp, per = bundle.number, access.size // self.plan.unit
         column = warp if self.remote else bundle.warp
-        since = tags[column] >= self._met(warp, clusters, per)
+        first = 0 if self.remote else bundle.rank * self.per_block
+        known = self.clocks.known[warp][:, first : first + len(tags)]
+        met = self._met(warp, clusters, per)
+        if bundle.n == 1:
+            # Most stores meet no read at all, of neither other warps nor lanes: one comparison says so.
+            least = known[0].copy()
+            least[column] = min(least.item(column), met)
+            if not any_true(tags >= (least[:, None] if tags.ndim == 2 else least[:, None, None])):
+                return
+        since = tags[column] >= met
         if any_true(since):
             held = self.lanes.read[column] if per == 1 else self.lanes.read[column].reshape(-1, per)
             who = np.arange(len(index)) if lanes is None else lanes
             apart = self._apart("read", since, held[index], None, bundle, index, who, per)
             if apart is not None:
                 self._report_lanes(access, bundle, index, lanes, apart, int(tags[column][apart]), "read")
-        first = 0 if self.remote else bundle.rank * self.per_block
-        known = self.clocks.known[warp][:, first : first + len(tags)]
         limit = known[clusters].T if bundle.n > 1 else known[0][:, None]
         bad = tags >= (limit if tags.ndim == 2 else limit[..., None])
         if self.clocks.by_lane and any_true(bad):

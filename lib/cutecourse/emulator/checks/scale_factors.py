@@ -67,7 +67,7 @@ class _Scaled(NamedTuple):
 def follow_scale_factors(cohort: Cohort) -> ScaleFactors | None:
     """Make the observer of a cohort's scale factors; None without tcgen05.cp, or if nobody wants a report."""
     machine = cohort.machine
-    if not copies_to_tensor_memory(machine.program) or machine.severities.is_off(_HAZARD):
+    if not machine.program.own(copies_to_tensor_memory) or machine.severities.is_off(_HAZARD):
         return None
     return cohort.own(ScaleFactors)
 

@@ -29,7 +29,7 @@ _HAZARD = "loaded and never read"
 def follow_copied_cells(cohort: Cohort) -> CopiedCells | None:
     """Make the observer of a cohort's tcgen05.cp; None if the kernel has none, or wants no report."""
     machine = cohort.machine
-    copies = copies_to_tensor_memory(machine.program)
+    copies = machine.program.own(copies_to_tensor_memory)
     return CopiedCells() if copies and not machine.severities.is_off(_HAZARD) else None
 
 

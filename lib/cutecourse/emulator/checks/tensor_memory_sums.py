@@ -18,6 +18,7 @@ from cutecourse.emulator.core.bundle import Cohort
 from cutecourse.emulator.core.facts import Pipe
 from cutecourse.emulator.core.observer import Observer
 from cutecourse.emulator.core.origin import Origin
+from cutecourse.emulator.core.program import Program
 from cutecourse.emulator.core.report import report
 from cutecourse.emulator.memory.regions import GROUP, Region
 from cutecourse.emulator.memory.tensor_memory import COLUMNS, LANES, TensorMemory
@@ -34,8 +35,12 @@ def follow_sums(cohort: Cohort) -> SumChecks | None:
     machine = cohort.machine
     if all(machine.severities.is_off(name) for name in _CHECKS):
         return None
-    reads = any(facts.pipe is Pipe.TENSOR_LOADS for _, facts in machine.program.stated)
-    return SumChecks() if reads else None
+    return SumChecks() if machine.program.own(_loads_any) else None
+
+
+def _loads_any(program: Program) -> bool:
+    """True if a program has tcgen05.ld."""
+    return any(facts.pipe is Pipe.TENSOR_LOADS for _, facts in program.stated)
 
 
 class _Sums:

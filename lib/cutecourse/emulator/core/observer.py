@@ -14,7 +14,7 @@ launch. It changes nothing that the kernel can see.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, ParamSpec, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,6 +42,12 @@ __all__ = ["Listeners", "Observer"]
 
 class Observer:
     """The events of a cohort. Every method here is one event; those that a subclass defines are called."""
+
+    heard: ClassVar[tuple[str, ...]] = ()
+    """The events that the class defines."""
+
+    def __init_subclass__(cls) -> None:
+        cls.heard = tuple(event for event in _EVENTS if getattr(cls, event) is not getattr(Observer, event))
 
     # --- events of a trace ---------------------------------------------------------------------------------
 
@@ -451,6 +457,5 @@ class Listeners:
 
     def subscribe(self, observer: Observer) -> None:
         """Let an observer hear the events that its class defines, after the earlier subscribers."""
-        for event in _EVENTS:
-            if getattr(type(observer), event) is not getattr(Observer, event):
-                setattr(self, event, (*getattr(self, event), getattr(observer, event)))
+        for event in observer.heard:
+            setattr(self, event, (*getattr(self, event), getattr(observer, event)))

@@ -28,7 +28,7 @@ from cutecourse.emulator.core.bundle import WAIT, Bundle, Cohort, Split
 from cutecourse.emulator.core.independence import clusters_are_independent
 from cutecourse.emulator.core.kinds import ALL_LANES
 from cutecourse.emulator.core.machine import Machine
-from cutecourse.emulator.core.program import BasicBlock
+from cutecourse.emulator.core.program import BasicBlock, Program
 from cutecourse.emulator.core.spins import SpinWatch
 from cutecourse.emulator.core.waits import Sleepers
 from cutecourse.emulator.errors import EmulatorError
@@ -87,7 +87,7 @@ class Scheduler:
         self._warps_per_cluster = size * machine.warps_per_block
         self._most_warps = _RESIDENT_WARPS
         """The warps that may run at once."""
-        if any(facts.takes_clusters for _, facts in machine.program.stated):
+        if machine.program.own(_takes_clusters):
             # Some clusters must start late, so that others can take them.
             most = machine.random.randint(1, n_clusters) * self._warps_per_cluster
             self._most_warps = min(most, _RESIDENT_WARPS)
@@ -324,6 +324,11 @@ class Scheduler:
             found = block.instructions[block.ends[position] - 1]
             return f"while the emulator ran PTX line {found.line}: {found}"
         return f"while the emulator ran block {block.index} of {block.function}"
+
+
+def _takes_clusters(program: Program) -> bool:
+    """True if a program may take clusters that have not started."""
+    return any(facts.takes_clusters for _, facts in program.stated)
 
 
 @contextmanager

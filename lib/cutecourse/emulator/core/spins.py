@@ -19,6 +19,7 @@ from cutecourse.ptx.syntax import Instruction, Name
 if TYPE_CHECKING:
     from cutecourse.emulator.core.bundle import Bundle, Cohort
     from cutecourse.emulator.core.machine import Machine
+    from cutecourse.emulator.core.program import Program
 
 __all__ = ["SpinWatch"]
 
@@ -46,7 +47,7 @@ class SpinWatch:
         self._cohorts = cohorts
         self._ready = ready
         self._block_runs = block_runs
-        self._facts = {id(one): facts for one, facts in machine.program.stated}
+        self._facts = machine.program.own(_facts_of_each)
         self.next = _FIRST
         self._seen: dict[int, dict[bytes, int]] = {}
         """For each bundle the states that it had, and how many instructions had been issued then."""
@@ -142,6 +143,11 @@ class SpinWatch:
         for data in self._all_memory():
             digest.update(data)
         return digest.digest()
+
+
+def _facts_of_each(program: Program) -> dict[int, Facts]:
+    """The facts of a program's instructions, by their identity."""
+    return {id(one): facts for one, facts in program.stated}
 
 
 def _digest_of(bundle: Bundle) -> bytes:
