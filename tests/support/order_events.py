@@ -254,7 +254,7 @@ class Teller(Observer):
             self.tell(Wait(thread, "bulk", newest, lane=lane))
 
     def operands_read(self, origin: Any, operands: Any) -> None:
-        for _, _, chunks in operands:
+        for _, _, chunks, _ in operands:
             self.issue(origin, origin, _work_of(origin), self.chunks(chunks))
 
     def multiplication_reached(self, bundle: Any, cluster: int, multiplication: Any) -> None:
@@ -264,7 +264,7 @@ class Teller(Observer):
         self, multiplication: Any, origin: Any, warps: Any, number: int, operands: Any
     ) -> None:
         threads = tuple(Thread(origin.cluster, warp.rank, warp.warp) for warp in warps)
-        for _, chunks in operands:
+        for _, chunks, _ in operands:
             cells = self.chunks(chunks)
             self.tell(
                 Issue(multiplication, threads, origin.site.line, "wgmma", cells, reads=True, writes=False)

@@ -49,8 +49,6 @@ class LastCopies:
         """A memoryview of `_sectors`: reading a few of them is faster through it."""
         self._touched = np.zeros(n_sectors, dtype=np.bool_)
         """True for each sector that threads have used."""
-        self._spans: Recent[int, tuple[NDArray[np.int64], slice]] = Recent()
-        """The sectors of read-only arrays of chunks, by the array's identity."""
 
     def at(self, chunks: NDArray[np.int64]) -> NDArray[np.int32]:
         """The number for each of some chunks."""
@@ -69,15 +67,9 @@ class LastCopies:
                 return numbers
         return set(self.at(np.asarray(chunks)).tolist())
 
-    def of_sectors(self, chunks: NDArray[np.int64]) -> NDArray[np.int32]:
-        """The numbers of the sectors from the first of some chunks to the last."""
-        known = self._spans.get(id(chunks))
-        if known is not None and known[0] is chunks:
-            return self._sectors[known[1]]
-        span = slice(int(chunks.min()) >> _SECTOR_SHIFT, (int(chunks.max()) >> _SECTOR_SHIFT) + 1)
-        if not chunks.flags.writeable:  # the chunks of an MMA's matrix, which are asked for again
-            self._spans.keep(id(chunks), (chunks, span))
-        return self._sectors[span]
+    def of_sectors(self, first: int, last: int) -> NDArray[np.int32]:
+        """The numbers of the sectors from that of one chunk to that of another."""
+        return self._sectors[first >> _SECTOR_SHIFT : (last >> _SECTOR_SHIFT) + 1]
 
     def put(self, number: int, chunks: NDArray[np.int64] | range) -> None:
         """Make a copy the last one into its chunks."""

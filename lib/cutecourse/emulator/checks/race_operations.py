@@ -263,6 +263,7 @@ class Operations:
         origin: Origin,
         rank: int,
         chunks: NDArray[np.int64],
+        span: tuple[int, int],
         what: str,
         row: Row,
         reader: Operation,
@@ -270,11 +271,11 @@ class Operations:
     ) -> None:
         """Check and record an operation that reads chunks of CTA `rank`.
 
-        `row` is its issuer's clock. If several warps issue it, `reached` says how many copies and readers
-        the record had as each of them came, by the warp's number.
+        `span` has the lowest and the highest chunk, `row` is the issuer's clock. If several warps issue it,
+        `reached` says how many copies and readers the record had as each of them came, by the warp's number.
         """
         # The span may include chunks that are not read. If all copies in it are known, that does no harm.
-        sectors = self.latest.of_sectors(chunks)
+        sectors = self.latest.of_sectors(*span)
         key = (reader.number, sectors.tobytes())
         again = self._reads.get(key)
         if again is not None:

@@ -429,12 +429,14 @@ class Races(Observer):
         if barrier is not None:
             self.operations.landed(copy, position, barrier, self._barriers[barrier])
 
-    def operands_read(self, origin: Origin, operands: Sequence[tuple[int, str, NDArray[np.int64]]]) -> None:
-        """Check and record a tcgen05.mma or cp; `operands` has the rank, name and chunks of each operand."""
+    def operands_read(
+        self, origin: Origin, operands: Sequence[tuple[int, str, NDArray[np.int64], tuple[int, int]]]
+    ) -> None:
+        """Check and record a tcgen05.mma or cp."""
         row = self.parts.row(origin)
         reader = self.operations.of_tensor_core(origin)
-        for rank, what, chunks in operands:
-            self.operations.reads(origin, rank, chunks, what, row, reader)
+        for rank, what, chunks, span in operands:
+            self.operations.reads(origin, rank, chunks, span, what, row, reader)
 
     def bulk_reads(self, copy: Copy, chunks: NDArray[np.int64]) -> None:
         """Check and record the chunks that a copy reads in its own block."""
@@ -446,7 +448,8 @@ class Races(Observer):
         else:
             return  # the destination, with which a reduction combines
         row = self.parts.row(origin)
-        self.operations.reads(origin, rank, chunks, origin.site.instruction.name, row, reader)
+        span = int(chunks.min()), int(chunks.max())
+        self.operations.reads(origin, rank, chunks, span, origin.site.instruction.name, row, reader)
 
     def bulk_waited(
         self,
@@ -473,15 +476,15 @@ class Races(Observer):
         origin: Origin,
         warps: Sequence[Bundle],
         number: int,
-        operands: Sequence[tuple[str, NDArray[np.int64]]],
+        operands: Sequence[tuple[str, NDArray[np.int64], tuple[int, int]]],
     ) -> None:
         """Check and record a wgmma.mma_async that knows what any of its four warps knew as it reached it."""
         found = self._reached.pop(multiplication)
         assert found.known is not None
         row = self.clocks.merged(self.clocks.nothing(), found.known)
         reader = self.operations.of_warpgroup(origin, number)
-        for what, chunks in operands:
-            self.operations.reads(origin, origin.bundle.rank, chunks, what, row, reader, found.copies)
+        for what, chunks, span in operands:
+            self.operations.reads(origin, origin.bundle.rank, chunks, span, what, row, reader, found.copies)
         self._multiplications[multiplication] = reader
 
     def multiplication_waited(self, bundle: Bundle, cluster: int, multiplication: InFlight) -> None:

@@ -260,10 +260,13 @@ class Observer:
 
     # --- tensor cores -----------------------------------------------------------------------------------
 
-    def operands_read(self, origin: Origin, operands: Sequence[tuple[int, str, NDArray[np.int64]]]) -> None:
-        """A tcgen05.mma or cp is issued that reads shared memory: (rank, name, chunks) of each operand.
+    def operands_read(
+        self, origin: Origin, operands: Sequence[tuple[int, str, NDArray[np.int64], tuple[int, int]]]
+    ) -> None:
+        """A tcgen05.mma or cp is issued that reads shared memory: (rank, name, chunks, span) of each operand.
 
         chunks  numbers of 16-byte chunks in the cohort's shared memory.
+        span    the lowest and the highest of them.
         """
 
     def tensor_copied(self, memory: TensorMemory, region: Region, chunks: NDArray[np.int64]) -> None:
@@ -321,11 +324,11 @@ class Observer:
         origin: Origin,
         warps: Sequence[Bundle],
         number: int,
-        operands: Sequence[tuple[str, NDArray[np.int64]]],
+        operands: Sequence[tuple[str, NDArray[np.int64], tuple[int, int]]],
     ) -> None:
         """A wgmma.mma_async of four warps, the warpgroup `number` of its CTA, is issued.
 
-        operands  name and chunks of each operand in shared memory.
+        operands  name, chunks and their span of each operand in shared memory, as in `operands_read`.
         """
 
     def multiplication_reached(self, bundle: Bundle, cluster: int, multiplication: InFlight) -> None:

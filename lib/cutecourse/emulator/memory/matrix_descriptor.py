@@ -375,6 +375,12 @@ class SharedMatrix:
     """The numbers of its chunks, by row of M or N if the matrix is K-major, else by row of K."""
     stop: int
     """The byte past the last one."""
+    first: int
+    """The number of the lowest chunk."""
+
+    def span(self, start: int) -> tuple[int, int]:
+        """The lowest and the highest chunk, where the CTA's chunks are counted from `start`."""
+        return start + self.first, start + self.stop // CHUNK - 1
 
 
 @lru_cache(maxsize=4096)
@@ -389,7 +395,7 @@ def shared_matrix(
     per_chunk = CHUNK // item
     chunks, rows = (k // per_chunk, extent) if k_major else (extent // per_chunk, k)
     found = chunk_offsets(decode(bits), chunks, rows, k_major=k_major, item=item)
-    return SharedMatrix(found // CHUNK, int(found.max()) + CHUNK)
+    return SharedMatrix(found // CHUNK, int(found.max()) + CHUNK, int(found.min()) // CHUNK)
 
 
 def matrix_of(
@@ -426,6 +432,8 @@ class MultipliedMatrix:
     """The bits, decoded."""
     places: NDArray[np.int64]
     """The numbers of its chunks in the cohort, shape (CTAs, rows, chunks); rows as in `SharedMatrix`."""
+    spans: list[tuple[int, int]]
+    """The lowest and the highest of them, for each CTA."""
     kind: str
     """The type of its elements, as PTX names it."""
     item: int

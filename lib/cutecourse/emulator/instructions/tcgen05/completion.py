@@ -73,7 +73,7 @@ class IssuedMma:
             read = [operand for operand in place.read if operand[0] == rank]
             for tell in () if issued else listeners.operands_read:
                 tell(self.origin, read)
-            for _, what, chunks in read:
+            for _, what, chunks, _span in read:
                 filled = first_bytes(self.plan.filled[what])
                 check_source(self.origin, chunks, what, TCGEN05, rank=rank, needed=filled, issued=issued)
 

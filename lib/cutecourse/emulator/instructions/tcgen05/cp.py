@@ -18,7 +18,7 @@ from cutecourse.emulator.instructions.stating import SHARED_CHUNKS
 from cutecourse.emulator.instructions.tcgen05.alloc import check_peer, take_cta_group
 from cutecourse.emulator.instructions.tcgen05.queue import Queue, QueuedOperation
 from cutecourse.emulator.memory.event_memory import chunks_touched, region_touches
-from cutecourse.emulator.memory.matrix_descriptor import FieldError, decode_matrix, matrix_of
+from cutecourse.emulator.memory.matrix_descriptor import FieldError, SharedMatrix, decode_matrix, matrix_of
 from cutecourse.emulator.memory.proxies import TCGEN05, check_source, first_bytes
 from cutecourse.emulator.memory.regions import Region
 from cutecourse.emulator.memory.tensor_memory import (
@@ -99,13 +99,13 @@ def cp(site: Site) -> Step:
             source = matrix_of(origin, name, decode_matrix, bits, len(lanes), size, 1, k_major=True)
         except FieldError as wrong:
             raise origin.error(InvalidOperand, str(wrong)) from None
-        _issue(origin, group, address, source.chunks, lanes, bits_of_each)
+        _issue(origin, group, address, source, lanes, bits_of_each)
 
     return each_lane(site, issue)
 
 
 def _issue(
-    origin: Origin, group: int, address: int, source: NDArray[np.int64], lanes: NDArray[np.int64], bits: int
+    origin: Origin, group: int, address: int, source: SharedMatrix, lanes: NDArray[np.int64], bits: int
 ) -> None:
     """Check a copy, and issue it so that it completes later; `bits` are those of an element in its source."""
     lane, column = split_address(address)
@@ -118,7 +118,7 @@ def _issue(
         )
     lanes = lanes + lane
     cohort, cluster, rank = origin.bundle.cohort, origin.cluster, origin.bundle.rank
-    width = source.shape[1] * _WORDS
+    width = source.chunks.shape[1] * _WORDS
     touched = np.zeros(LANES, dtype=np.bool_)
     touched[lanes.reshape(-1)] = True
     region = Region(touched, column, column + width)
@@ -128,9 +128,10 @@ def _issue(
         memory = memories[cluster, each]
         memory.check_allocated(region, "tcgen05.cp", origin)
         memory.check_quiet(region, "tcgen05.cp", origin, writes=True, pipeline="cp")
-        chunks = source + cohort.shared_start(cluster, each) // CHUNK
+        start = cohort.shared_start(cluster, each) // CHUNK
+        chunks = source.chunks + start
         for tell in cohort.listeners.operands_read:
-            tell(origin, [(each, "the source", chunks)])
+            tell(origin, [(each, "the source", chunks, source.span(start))])
         check_source(origin, chunks, "the source", TCGEN05, rank=each, needed=first_bytes(2 * bits))
         moving = Moving(
             origin,

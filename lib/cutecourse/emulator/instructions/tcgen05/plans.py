@@ -220,7 +220,8 @@ class MmaPlace:
         def matrix(name: str, held: SharedMatrix, bits: int, kind: str, k_major: bool) -> MultipliedMatrix:
             places = held.chunks + starts
             places.flags.writeable = False
-            return MultipliedMatrix(name, bits, decode_matrix(bits), places, kind, item, k_major)
+            spans = [held.span(start) for start in self.starts]
+            return MultipliedMatrix(name, bits, decode_matrix(bits), places, spans, kind, item, k_major)
 
         self.a: MultipliedMatrix | None = None
         """A in shared memory, of all CTAs that take part."""
@@ -228,11 +229,11 @@ class MmaPlace:
             self.a = matrix("A", plan.a_matrix, asked.a, shape.a, shape.a_k_major)
         self.b = matrix("B", plan.b_matrix, asked.b, shape.b, shape.b_k_major)
         self.read = [
-            (each, one.name, one.places[position])
+            (each, one.name, one.places[position], one.spans[position])
             for position, each in enumerate(self.ranks)
             for one in self.matrices
         ]
-        """The operands in shared memory: rank, name and chunks of each."""
+        """The operands in shared memory: rank, name, chunks and their span of each."""
 
     @property
     def matrices(self) -> tuple[MultipliedMatrix, ...]:

@@ -118,7 +118,7 @@ class Multiplication(InFlight):
         """Issue it when the last of the four warps reaches it; it completes later."""
         form, group, listeners = self.form, self.group, bundle.cohort.listeners
         number = bundle.warp // WARPS
-        operands = [(matrix.name, matrix.places[0]) for matrix in self.matrices]
+        operands = [(matrix.name, matrix.places[0], matrix.spans[0]) for matrix in self.matrices]
         for tell in listeners.warpgroup_issued:
             tell(self, self.origin, group.bundles, number, operands)
         self._check_shared(issued=True)
@@ -154,8 +154,9 @@ class Multiplication(InFlight):
             found = matrix_of(self.origin, shown, decode, bits, extent, form.k, form.item, k_major=k_major)
         except FieldError as wrong:
             raise self.origin.error(InvalidOperand, f"{shown} 0x{bits:016x}: {wrong}") from None
-        places = found.chunks[None] + group.cohort.shared_start(group.cluster, group.rank) // CHUNK
-        return MultipliedMatrix(name, bits, decode(bits), places, kind, form.item, k_major)
+        start = group.cohort.shared_start(group.cluster, group.rank) // CHUNK
+        places, spans = found.chunks[None] + start, [found.span(start)]
+        return MultipliedMatrix(name, bits, decode(bits), places, spans, kind, form.item, k_major)
 
     def _check_shared(self, *, issued: bool) -> None:
         for matrix in self.matrices:
