@@ -149,9 +149,10 @@ class LaneUses:
         """Record a write."""
         held = self.wrote if per == 1 else self.wrote.reshape(-1, per)
         held[index] = mine
-        others = held[index] != mine
+        # A lane writes all units of its item, so the first one shows whether another lane was later.
+        others = (held[index] if per == 1 else held[index, 0]) != mine.reshape(-1)
         if any_true(others):
-            held[index[others.reshape(len(index), -1).any(axis=1)]] = 0
+            held[index[others]] = 0
 
     def note_read(self, column: int, index: NDArray[np.int64], mine: _Lanes, per: int, stamp: Any) -> None:
         """Record a read."""

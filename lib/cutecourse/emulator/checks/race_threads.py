@@ -114,8 +114,11 @@ class Threads:
 
     def check(
         self, access: Access, bundle: Bundle, index: Lanes, lanes: Lanes | None, values: NDArray[Any] | None
-    ) -> None:
-        """Report other warps' unordered writes that an access meets and, if it writes, their reads too."""
+    ) -> NDArray[Any]:
+        """Report other warps' unordered writes that an access meets and, if it writes, their reads too.
+
+        Returns the tags of the last writes of its units, 0 for none.
+        """
         clocks = self.clocks
         warp = bundle.number
         if clocks.changed[warp]:
@@ -150,6 +153,7 @@ class Threads:
             self._check_readers(access, bundle, index, lanes, clusters, read[:, index])
         if self.parts.clusters[warp]:
             self._check_parts(access, bundle, index, lanes)
+        return np.asarray(tags)
 
     def _check_parts(self, access: Access, bundle: Bundle, index: Lanes, lanes: Lanes | None) -> None:
         """Report what an access meets that its lanes do not know of, and others of their warp do."""
@@ -255,8 +259,10 @@ class Threads:
         met = bad.reshape(len(index), -1).any(axis=1)
         return not differs[met].any()
 
-    def remember(self, access: Access, bundle: Bundle, index: Lanes, lanes: Lanes | None) -> None:
-        """Record a warp's access, just after `check`."""
+    def remember(
+        self, access: Access, bundle: Bundle, index: Lanes, lanes: Lanes | None, tags: NDArray[Any]
+    ) -> None:
+        """Record a warp's access, just after `check` has given its `tags`."""
         warp = bundle.number
         _, stamp = self._cached[warp]
         line = access.site.line
@@ -270,9 +276,9 @@ class Threads:
             stamp = stamp | line
         if self.plan.asynchronous:
             self.accesses[line] = access
-            if access.writes:
+            if access.writes and np.count_nonzero(tags):
                 before = self.write_before if per == 1 else self.write_before.reshape(-1, per)
-                before[index] = np.where(by[index] == warp, written[index], 0)
+                before[index] = np.where(by[index] == warp, tags, 0)
         if access.writes and self._copying is not None:
             component, issued = self._copying
             since = issued[self.clusters(lanes)]
@@ -440,7 +446,8 @@ class Threads:
     def forget(self, first: int, chunks: Chunks) -> None:
         """Drop the accesses of chunks, counted from `first`: a copy comes after them, and others after it."""
         per = CHUNK // self.plan.unit
-        self.write_tag.reshape(-1, per)[first:][chunks] = 0
+        for tags in (self.write_tag, self.write_before):
+            tags.reshape(-1, per)[first:][chunks] = 0
         self.read_tag.reshape(len(self.read_tag), -1, per)[:, first:][:, chunks] = 0
 
     # --- copies that an mbarrier counts ---------------------------------------------------------------------

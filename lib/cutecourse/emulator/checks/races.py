@@ -394,10 +394,10 @@ class Races(Observer):
         if access.flags and not self._trusts_flags:
             return
         index = index.reshape(-1)
-        self.threads.check(access, bundle, index, lanes, values)
+        written = self.threads.check(access, bundle, index, lanes, values)
         if self.threads.plan.asynchronous:
             self.operations.meet(access, bundle, index, lanes, away=away)
-        self.threads.remember(access, bundle, index, lanes)
+        self.threads.remember(access, bundle, index, lanes, written)
         if away:
             self._note_remote(access, bundle, index, lanes)
         if access.flags:  # `flagged` has published what came before; this publishes the access itself
