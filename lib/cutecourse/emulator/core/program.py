@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from copy import copy
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cutecourse.emulator.core.facts import Facts
 from cutecourse.emulator.core.kinds import ALL_LANES, Mask
@@ -18,9 +18,6 @@ from cutecourse.emulator.errors import EmulatorError
 from cutecourse.ptx.scopes import FlatFunction
 from cutecourse.ptx.sources import line_in_words
 from cutecourse.ptx.syntax import Function, Instruction, Module
-
-if TYPE_CHECKING:
-    from cutecourse.emulator.core.bundle import Bundle
 
 __all__ = ["BasicBlock", "Control", "Gate", "Program", "Step", "guarded"]
 
@@ -36,7 +33,7 @@ A step that can run together with the steps beside it has an attribute `run` (in
 def guarded(step: Step, slot: int, negated: bool) -> Step:
     """Guard a step with @p: it runs in the lanes where p holds."""
 
-    def where_it_holds(bundle: Bundle, mask: Mask) -> None:
+    def where_it_holds(bundle: Any, mask: Mask) -> None:
         held = bundle.rows["pred"][slot]
         if negated:
             held = ~held
